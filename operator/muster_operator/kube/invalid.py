@@ -8,12 +8,13 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from muster_operator.api.conditions import Condition, ConditionType, Reason, with_condition
+from muster_operator.api.conditions import Condition, Reason
 from muster_operator.api.durations import format_time
 from muster_operator.api.models import Resource
 from muster_operator.clock import Clock
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.objects import identity, status_path
+from muster_operator.plan.verdict import Verdict, conditions_of
 from muster_operator.store.port import StoreError
 
 log = structlog.get_logger(__name__)
@@ -39,18 +40,16 @@ class InvalidObjects:
     async def _write(self, resource: type[T], raw: Json, error: str) -> None:
         meta = raw["metadata"]
         status = dict(raw.get("status") or {})
-        condition = Condition(
-            ConditionType.READY,
-            "False",
-            Reason.INVALID_SPEC,
-            f"the operator does not understand this object: {error}; correct it or delete it",
-            observed_generation=meta.get("generation", 0),
-        )
+        generation = meta.get("generation", 0)
+        text = f"the operator does not understand this object: {error}; correct it or delete it"
+        verdict = Verdict(Reason.INVALID_SPEC, text, stalled=True)
         before = msgspec.convert(status.get("conditions", []), tuple[Condition, ...])
-        after = with_condition(before, condition, format_time(self._clock.wall()))
+        after = conditions_of(before, verdict, generation, format_time(self._clock.wall()))
         if after == before:
             return
-        body = {**raw, "status": {**status, "conditions": msgspec.to_builtins(after)}}
+        # Tools that follow kstatus wait for the generation, and would wait for ever.
+        told = {"observedGeneration": generation, "conditions": msgspec.to_builtins(after)}
+        body = {**raw, "status": {**status, **told}}
         try:
             await self._client.replace(status_path(resource, meta["namespace"], meta["name"]), body)
         except StoreError as failure:

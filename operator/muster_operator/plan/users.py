@@ -13,6 +13,7 @@ from muster_operator.api.conditions import (
     Reason,
     find_condition,
     with_condition,
+    without_condition,
 )
 from muster_operator.api.models import MusterUser
 from muster_operator.api.user import UserQuotas
@@ -52,7 +53,10 @@ def tell_users(seen: Observation, time: str) -> Iterator[WriteUserStatus]:
             acls=acls,
             quotas=quotas,
             observed_generation=user.metadata.generation,
-            conditions=with_condition(user.status.conditions, condition, time),
+            # Stalled was written of an object that did not decode.
+            conditions=without_condition(
+                with_condition(user.status.conditions, condition, time), ConditionType.STALLED
+            ),
             username=user.username,
             secret=user.secret,
         )

@@ -66,8 +66,10 @@ async def test_object_that_does_not_decode_is_left_out_and_says_so_itself(
     await asyncio.wait_for(client.arrived.wait(), 10)
     ((verb, path, body),) = client.sent
     assert (verb, path.endswith("/coordinatorclusters/a/status")) == ("replace", True)
-    (ready,) = body["status"]["conditions"]
+    ready, stalled = body["status"]["conditions"]
     assert (ready["status"], ready["reason"], ready["observedGeneration"]) == ("False", "InvalidSpec", 2)
+    assert (stalled["type"], stalled["status"]) == ("Stalled", "True")
+    assert body["status"]["observedGeneration"] == 2, "else tools that follow kstatus go on waiting"
     assert "pods" in ready["message"]
     store.seen.deliver("coordinatorclusters", "MODIFIED", raw("a", 3, {"pods": 1}))
     assert (await store.observe(ClusterKey("ns", "a"))).cluster is not None

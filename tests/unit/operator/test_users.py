@@ -174,6 +174,13 @@ def test_ready_user_stays_so_while_others_come_and_is_told_again_when_it_changes
     assert told(seen(changed, pods=(up(0, ""),), access=more))["billing"].reason == Reason.GIVING
 
 
+def test_user_that_did_not_decode_and_does_now_is_not_stalled_any_more() -> None:
+    stalled = (Condition("Stalled", "True", Reason.INVALID_SPEC), Condition("Ready", "False", Reason.INVALID_SPEC))
+    mended = replace(user("billing"), status=MusterUserStatus(conditions=stalled))
+    (written,) = (each for each in plan(seen(mended), 0.0) if isinstance(each, WriteUserStatus))
+    assert [each.type for each in written.status.conditions] == ["Ready"]
+
+
 def test_status_has_the_acls_and_quotas_that_all_pods_have_and_not_those_that_they_are_being_given() -> None:
     quotas = {"quotas": {"requestRate": 100}}
     billing = user("billing", READ, **quotas)
