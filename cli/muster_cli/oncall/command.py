@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from muster_cli.oncall.options import Where, where_options
+
+if TYPE_CHECKING:
+    from muster_cli.oncall.explain import Kind
 
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 
@@ -29,3 +32,22 @@ def status(cluster: str, watch: bool, interval: float, as_json: bool, **options:
 
     where = Where.of(options)
     raise SystemExit(asyncio.run(run_status(where, cluster, interval if watch else None, as_json=as_json)))
+
+
+@click.command()
+@click.argument("asked", metavar="PARTITION|GROUP")
+@click.argument("cluster", metavar="[CLUSTER]", default="")
+@where_options
+@click.option("--group", "kind", flag_value="group", help="It is a group, even if a partition has that name or number.")
+@click.option("--transactional-id", "kind", flag_value="transactional-id", help="It is a transactional id.")
+@JSON
+def explain(asked: str, cluster: str, kind: Kind | None, as_json: bool, **options: Any) -> None:
+    """Say where a partition or a group lives, why it is as it is, and what happens next.
+
+    PARTITION is the name of an OffsetsPartition, a number as clients know it (t3: of transactions), or Kafka's name.
+    Everything else is a group. Exit codes: 0 nobody has to act, 1 it needs a person, 2 not found or not to be reached.
+    """
+    from muster_cli.oncall.looking import run_explain
+
+    where = Where.of(options)
+    raise SystemExit(asyncio.run(run_explain(where, cluster, asked, kind or "auto", as_json=as_json)))

@@ -12,8 +12,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from muster_cli.oncall.explain import Kind, find
+from muster_cli.oncall.explain import explain as explained
 from muster_cli.oncall.options import Where
-from muster_cli.oncall.screen import screen
+from muster_cli.oncall.screen import explanation, screen
 from muster_cli.oncall.seen import Reader, Unreachable
 from muster_cli.oncall.status import StatusReport, build_status
 
@@ -82,3 +84,19 @@ class _Plain:
 
 def _with_trouble(what: RenderableType, lost: str) -> RenderableType:
     return Group(Text(f"as it was before: {lost}", style="red"), what) if lost else what
+
+
+async def run_explain(where: Where, cluster: str, asked: str, kind: Kind, *, as_json: bool) -> int:
+    """Print what there is to say of a partition or group, in each cluster that has it. The exit code. Raises
+    Unreachable.
+    """
+    async with where.reader(cluster) as reader:
+        clusters = await reader.look()
+    now = time.time()
+    told = [explained(each, asked, now) for each in find(clusters, asked, kind)]
+    if as_json:
+        click.echo(msgspec.json.encode(told))
+    else:
+        for each in told:
+            console().print(explanation(each, now))
+    return NEEDS_PERSON if any(each.needs_person for each in told) else HEALTHY

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from muster_cli.oncall.explain import Explanation
 from muster_cli.oncall.status import ClusterReport, PartitionLine, PodLine, StatusReport
 from muster_cli.oncall.verdict import Note, age_s
 from muster_coordinator.partition_numbers import OFFSETS, topic_of
@@ -28,6 +29,22 @@ def screen(report: StatusReport, now: float) -> RenderableType:
     for each in report.clusters:
         parts += [*_cluster(each, now), ""]
     return Group(*parts[:-1])
+
+
+def explanation(told: Explanation, now: float) -> RenderableType:
+    """One partition. `now`: seconds since 1970."""
+    color = "green" if told.leader else "red" if told.needs_person else "yellow"
+    since = f" for {ago(told.since, now)}" if told.since else ""
+    kafka = f", {told.kafka_name} to clients" if told.kafka_name else ""
+    title = f"[bold]{told.namespace}/{told.partition}[/]  [{color}]{told.state}[/]{since}"
+    replicas = _table("replica", "node", "pod", "role", "log")
+    for each in told.replicas:
+        ready = "[green]ready[/]" if each.ready else "[red]not ready[/]"
+        replicas.add_row(each.pod, each.node or "-", ready, each.role, each.log_id or "-")
+    parts: list[RenderableType] = [Text.from_markup(f"{title}   of cluster {told.cluster}{kafka}")]
+    for word, sentences in (("where", told.where), ("why", told.why), ("next", told.next)):
+        parts += [Text.from_markup(f"[bold]{word:5}[/]  {escape(each)}") for each in sentences]
+    return Group(*parts, "", replicas) if told.replicas else Group(*parts)
 
 
 def ago(time: str, now: float) -> str:

@@ -216,3 +216,12 @@ def test_status_of_an_instance_of_this_machine(tmp_path: Path, supervised: bool,
 def test_status_where_nothing_runs_on_this_machine_exits_with_2(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["status", "--data-dir", str(tmp_path)])
     assert (result.exit_code, f"nothing runs on {tmp_path}" in result.output) == (2, True)
+
+
+async def test_explain_exits_with_0_for_a_led_partition_1_for_one_that_waits_and_2_for_none(tmp_path: Path) -> None:
+    async with api_server(tmp_path, "majority_lost") as (_, typed):
+        code, out, _ = await typed.run("explain", "2", "-n", "shop")
+        assert (code, "Pod orders-2 leads it in epoch 0." in out) == (0, True)
+        code, out, _ = await typed.run("explain", "0", "orders", "-n", "shop", "--json")
+        assert (code, json.loads(out)[0]["state"]) == (1, "Leaderless")
+        assert (await typed.run("explain", "billing", "-n", "shop", "--transactional-id"))[0] == 2
