@@ -11,14 +11,19 @@ pending member ids) exists from `on_loaded` to `on_unloaded`, and handlers and t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.consumer.expressions import take_resolved
+from muster_coordinator.groups.consumer.group import ConsumerGroup
+from muster_coordinator.groups.consumer.removal import on_rebalance_timer, start_timers
+from muster_coordinator.groups.consumer.removal import on_session_timer as on_consumer_session_timer
+from muster_coordinator.groups.consumer.tables import ConsumerTables, without_topics
+from muster_coordinator.groups.consumer_groups import describe_consumers, heartbeat_of_consumer
 from muster_coordinator.groups.deletion import (
     delete_group,
     delete_partitions,
@@ -27,6 +32,7 @@ from muster_coordinator.groups.deletion import (
     offset_delete,
 )
 from muster_coordinator.groups.description import describe_group, list_groups
+from muster_coordinator.groups.durable_state import DurableState, durable_state
 from muster_coordinator.groups.effects import (
     DELETE_PARTITIONS_TIMER,
     EXPIRE_OFFSETS_TIMER,
@@ -39,7 +45,6 @@ from muster_coordinator.groups.join import join_group
 from muster_coordinator.groups.leave import leave_group
 from muster_coordinator.groups.offset_commit import offset_commit, txn_offset_commit
 from muster_coordinator.groups.offset_fetch import offset_fetch
-from muster_coordinator.groups.offsets import Stored
 from muster_coordinator.groups.rebalance import (
     on_join_timer,
     on_session_timer,
@@ -52,10 +57,12 @@ from muster_coordinator.groups.sync import sync_group
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import describe_producers, write_txn_marker
+from muster_coordinator.records.consumer_group import ConsumerGroupRecord
 from muster_coordinator.records.decode import Change, LogDecoder
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.offset_run import OffsetRun
 from muster_coordinator.records.structs import OffsetCommitRecord
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Record, Result, TimerKey, Token
 
@@ -76,31 +83,17 @@ _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     m.TxnOffsetCommitRequest: txn_offset_commit,
     m.WriteTxnMarkerRequest: write_txn_marker,
     m.DescribeProducersRequest: describe_producers,
+    c.ConsumerGroupHeartbeatRequest: heartbeat_of_consumer,
+    c.DescribeConsumerGroupRequest: describe_consumers,
 }
-
-
-@dataclass(frozen=True)
-class DurableState:
-    """The durable state in a form that can be compared.
-
-    `implied_groups` have no record of their own: their committed offsets imply them. A compacted log may lack groups
-    whose offsets have all been removed, and the epochs of producers and of their coordinators whose records were
-    removed. Everything else is equal to the state of the whole log.
-    """
-
-    groups: dict[str, GroupMetadataValue]
-    implied_groups: frozenset[str]
-    committed: dict[tuple[str, str, int], Stored]
-    pending: dict[tuple[int, str, str, int], Stored]
-    producer_epochs: dict[int, int]
-    coordinator_epochs: dict[int, int]
 
 
 class GroupCoordinator:
     """Implements `state_machine.StateMachine`.
 
     `serves`: whether a group is coordinated here. Others are only shown: their records are those of another
-    coordinator, so they have no sessions and nothing of them expires.
+    coordinator, so they have no sessions and nothing of them expires. `consumers`: the groups of the consumer protocol,
+    none yet, with the ports that they need; without it they find no topics.
     """
 
     def __init__(
@@ -109,9 +102,10 @@ class GroupCoordinator:
         topics: TopicCatalog,
         new_member_suffix: Callable[[], str],
         serves: Callable[[str], bool] = lambda _group_id: True,
+        consumers: ConsumerTables | None = None,
     ) -> None:
         self._serves = serves
-        self._state = GroupTables(config, topics, new_member_suffix)
+        self._state = GroupTables(config, topics, new_member_suffix, consumers or without_topics(new_member_suffix))
         self._active = False
         self._start_queue: Iterator[str] = iter(())
         self._expiry_queue: list[str] = []
@@ -150,9 +144,10 @@ class GroupCoordinator:
                 self._state.offsets.remove(group_id, change.topic, change.partition)
                 return
             group = self._state.groups.get(group_id)
-            if group is None:
+            if group is None and group_id not in self._state.consumers.groups:
                 group = self._state.add_group(group_id, timestamp_ms)
-            group.logged = True
+            if group is not None:
+                group.logged = True
             stored = (offset, value)
             if producer_id < 0:
                 self._state.offsets.put(group_id, change.topic, change.partition, stored)
@@ -164,14 +159,25 @@ class GroupCoordinator:
             self._replay_group(change.group_id, change.value, timestamp_ms)
         elif type(change) is OffsetRun:
             self._replay_run(change, offset, timestamp_ms, producer_id, producer_epoch)
+        elif type(change) is ConsumerGroupRecord:
+            self._replay_consumers(change, timestamp_ms)
+
+    def _replay_consumers(self, change: ConsumerGroupRecord, timestamp_ms: int) -> None:
+        """A group that only offsets have implied, or that was a classic one before, is one of consumers now."""
+        if change.value is not None:
+            classic = self._state.groups.pop(change.group_id, None)
+            if classic is not None:
+                classic.transition(GroupEvent.REMOVED, timestamp_ms)
+        self._state.consumers.replay(change)
 
     def _replay_run(
         self, run: OffsetRun, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
     ) -> None:
         group = self._state.groups.get(run.group_id)
-        if group is None:
+        if group is None and run.group_id not in self._state.consumers.groups:
             group = self._state.add_group(run.group_id, timestamp_ms)
-        group.logged = True
+        if group is not None:
+            group.logged = True
         offsets, stored = self._state.offsets, run.stored(offset)
         if producer_id < 0:
             offsets.put_all(run.group_id, run.topic, stored)
@@ -223,7 +229,7 @@ class GroupCoordinator:
         """Start the sessions of all members, a slice at a time, and the search for expired offsets."""
         assert not self._active
         self._active = True
-        self._start_queue = iter(list(self._state.groups))
+        self._start_queue = iter([*self._state.groups, *self._state.consumers.groups])
         effects = Effects()
         self._start_sessions(effects, now_ms)
         effects.set_timer(EXPIRE_OFFSETS_TIMER, self._state.config.offsets_retention_check_interval_ms)
@@ -236,6 +242,10 @@ class GroupCoordinator:
         for group_id in self._start_queue:
             group = self._state.groups.get(group_id)
             looked_at += 1 if group is None else 1 + self._start_sessions_of(group, effects, now_ms)
+            consumers = self._state.consumers.groups.get(group_id)
+            if consumers is not None and self._serves(group_id):
+                start_timers(self._state.consumers, consumers, effects)
+                looked_at += len(consumers.members)
             if looked_at >= START_SLICE:
                 effects.set_timer(START_SESSIONS_TIMER, 0)
                 return
@@ -259,6 +269,7 @@ class GroupCoordinator:
         self._start_queue = iter(())
         self._expiry_queue.clear()
         self._deletion_queue.clear()
+        self._state.consumers.forget_live()
         parked: list[Token] = []
         groups = self._state.groups
         for group in [group for group in groups.values() if not group.is_as_logged()]:
@@ -286,6 +297,10 @@ class GroupCoordinator:
         if key == START_SESSIONS_TIMER:
             self._start_sessions(effects, now_ms)
             return effects.result()
+        if kind == "consumer-session":
+            return on_consumer_session_timer(self._state.consumers, group_id, member_id)
+        if kind == "consumer-rebalance":
+            return on_rebalance_timer(self._state.consumers, group_id, member_id)
         group = self._state.group(group_id)
         if group is None:
             return NOTHING
@@ -303,18 +318,24 @@ class GroupCoordinator:
         after the interval."""
         config = self._state.config
         if not self._expiry_queue:
-            self._expiry_queue = list(self._state.groups)
+            self._expiry_queue = [*self._state.groups, *self._state.consumers.groups]
         effects = Effects()
         looked_at = 0
         while self._expiry_queue and looked_at < config.expiry_slice:
-            group = self._state.group(self._expiry_queue.pop())
+            group_id = self._expiry_queue.pop()
+            group: ClassicGroup | ConsumerGroup | None = self._state.consumers.groups.get(group_id)
+            if group is None:
+                group = self._state.group(group_id)
             if group is not None and self._serves(group.group_id):
                 looked_at += 1 + expire_group(self._state, group, effects, now_ms)
         effects.set_timer(EXPIRE_OFFSETS_TIMER, 0 if self._expiry_queue else config.offsets_retention_check_interval_ms)
         return effects.result()
 
     def on_event(self, event: object, now_ms: int) -> Result:
-        """Append tombstones for the offsets of partitions that do not exist. A search that is under way begins anew."""
+        """Append tombstones for the offsets of partitions that do not exist; a search that is under way begins anew. Or
+        take in what regular expressions of consumers stand for."""
+        if isinstance(event, c.RegexesResolved):
+            return take_resolved(self._state.consumers, event)
         assert isinstance(event, m.TopicsDeleted), event
         known = {**self._state.offsets.committed, **self._state.offsets.open_transactions}
         self._deletion_queue = [group_id for group_id in known if self._serves(group_id)]
@@ -340,8 +361,9 @@ class GroupCoordinator:
         """Returns tombstones for all that is known of the groups that `which` names, `limit` of them at most: the
         offsets of a group come before the group."""
         records: list[Record] = []
-        offsets = self._state.offsets
-        for group_id in {**self._state.groups, **offsets.committed, **offsets.open_transactions}:
+        state = self._state
+        known = (state.groups, state.consumers.groups, state.offsets.committed, state.offsets.open_transactions)
+        for group_id in dict.fromkeys(chain(*known)):
             if which(group_id):
                 records.extend(islice(group_tombstones(self._state, group_id), limit - len(records)))
                 if len(records) >= limit:
@@ -353,7 +375,7 @@ class GroupCoordinator:
     @property
     def key_count(self) -> int:
         """The number of groups."""
-        return len(self._state.groups)
+        return len(self._state.groups) + len(self._state.consumers.groups)
 
     def open_transactions(self, names: int) -> tuple[int, tuple[str, ...]]:
         """Of producers with pending offsets, whoever coordinates them."""
@@ -390,27 +412,7 @@ class GroupCoordinator:
 
     def durable_state(self) -> DurableState:
         """Returns all that replay has built; equal for equal logs."""
-        groups = self._state.groups
-        offsets = self._state.offsets
-        return DurableState(
-            groups={group_id: group.durable for group_id, group in groups.items() if group.durable is not None},
-            implied_groups=frozenset(g for g, group in groups.items() if group.logged and group.durable is None),
-            committed={
-                (group_id, topic, partition): stored
-                for group_id, of_group in offsets.committed.items()
-                for topic, of_topic in of_group.items()
-                for partition, stored in of_topic.items()
-            },
-            pending={
-                (producer_id, group_id, topic, partition): stored
-                for producer_id, of_producer in offsets.pending.items()
-                for group_id, of_group in of_producer.items()
-                for topic, of_topic in of_group.items()
-                for partition, stored in of_topic.items()
-            },
-            producer_epochs=dict(offsets.producer_epochs),
-            coordinator_epochs=dict(offsets.coordinator_epochs),
-        )
+        return durable_state(self._state)
 
 
 def _unload(group: ClassicGroup) -> list[Token]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.offset_commit import unknown_first
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
@@ -39,14 +40,21 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
 def delete_group(state: GroupTables, request: DeleteGroupRequest, token: Token, _now_ms: int) -> Result:
     group_id = request.group_id
     group = state.group(group_id)
-    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[GroupApi.DELETE_GROUPS, group.state]
-    if group is None or code:
+    consumers = state.consumers.groups.get(group_id)
+    if consumers is not None:
+        code = ErrorCode.NON_EMPTY_GROUP if consumers.members else ErrorCode.NONE
+    else:
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[GroupApi.DELETE_GROUPS, group.state]
+    if code:
         return Result(response=DeleteGroupResponse(group_id, code))
     effects = Effects(token)
     for topic, partition in _all_partitions(state, group_id):
         effects.record(offset_tombstone(group_id, topic, partition))
         state.counters.offset_deletions += 1
-    tombstone_group(group, effects)
+    if consumers is not None:
+        _tombstone_consumers(consumers, effects)
+    elif group is not None:
+        tombstone_group(group, effects)
     return effects.answer(DeleteGroupResponse(group_id, ErrorCode.NONE))
 
 
@@ -62,7 +70,11 @@ def group_tombstones(state: GroupTables, group_id: str) -> Iterator[Record]:
     """Tombstones for all offsets of a group, and then for the group, whatever its state."""
     for topic, partition in _all_partitions(state, group_id):
         yield offset_tombstone(group_id, topic, partition)
-    yield group_record(group_id, None)
+    consumers = state.consumers.groups.get(group_id)
+    if consumers is not None:
+        yield from consumers.tombstones()
+    else:
+        yield group_record(group_id, None)
 
 
 def tombstone_group(group: ClassicGroup, effects: Effects) -> None:
@@ -72,14 +84,20 @@ def tombstone_group(group: ClassicGroup, effects: Effects) -> None:
     effects.record(group_record(group.group_id, None))
 
 
+def _tombstone_consumers(group: ConsumerGroup, effects: Effects) -> None:
+    for record in group.tombstones():
+        effects.record(record)
+
+
 def offset_delete(state: GroupTables, request: OffsetDeleteRequest, token: Token, _now_ms: int) -> Result:
     refusal = refuse(request, state.config)
     if refusal is not None:
         return Result(response=refusal)
-    group = state.group(request.group_id)
-    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[GroupApi.OFFSET_DELETE, group.state]
-    if group is not None and code == ErrorCode.NON_EMPTY_GROUP and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        code = ErrorCode.NONE
+    group: ClassicGroup | ConsumerGroup | None = state.consumers.groups.get(request.group_id)
+    code = ErrorCode.NONE
+    if group is None:
+        classic = group = state.group(request.group_id)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if classic is None else _delete_error(classic)
     if group is None or code:
         return Result(response=OffsetDeleteResponse(code))
     effects = Effects(token)
@@ -90,7 +108,17 @@ def offset_delete(state: GroupTables, request: OffsetDeleteRequest, token: Token
     return effects.answer(OffsetDeleteResponse(ErrorCode.NONE, unknown_first(topics)))
 
 
-def _delete_offset(state: GroupTables, group: ClassicGroup, topic: str, partition: int, effects: Effects) -> ErrorCode:
+def _delete_error(group: ClassicGroup) -> ErrorCode:
+    """Of OffsetDelete. A group that says what it subscribes to is asked for each topic."""
+    code = STATE_ERRORS[GroupApi.OFFSET_DELETE, group.state]
+    if code == ErrorCode.NON_EMPTY_GROUP and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        return ErrorCode.NONE
+    return code
+
+
+def _delete_offset(
+    state: GroupTables, group: ClassicGroup | ConsumerGroup, topic: str, partition: int, effects: Effects
+) -> ErrorCode:
     if not state.topics.has(topic, partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if group.is_subscribed_to(topic):
@@ -119,7 +147,7 @@ def delete_partitions(state: GroupTables, group_id: str, deleted: TopicsDeleted,
 # -- expiry (KIP-211) -------------------------------------------------------------------------------------------------
 
 
-def expire_group(state: GroupTables, group: ClassicGroup, effects: Effects, now_ms: int) -> int:
+def expire_group(state: GroupTables, group: ClassicGroup | ConsumerGroup, effects: Effects, now_ms: int) -> int:
     """Tombstones for what has expired in one group, the group itself included; returns how many offsets were looked
     at."""
     group_id = group.group_id
@@ -140,14 +168,18 @@ def expire_group(state: GroupTables, group: ClassicGroup, effects: Effects, now_
                 state.counters.offset_expirations += 1
             else:
                 all_expired = False
-    if all_expired and group.state is GroupState.EMPTY and not state.offsets.has_open_transactions(group_id):
-        tombstone_group(group, effects)
+    if all_expired and not state.offsets.has_open_transactions(group_id):
+        if isinstance(group, ConsumerGroup):
+            if not group.members:
+                _tombstone_consumers(group, effects)
+        elif group.state is GroupState.EMPTY:
+            tombstone_group(group, effects)
     return looked_at
 
 
-def _retention_start(group: ClassicGroup) -> Callable[[OffsetCommitValue], int] | None:
+def _retention_start(group: ClassicGroup | ConsumerGroup) -> Callable[[OffsetCommitValue], int] | None:
     """When the retention of an offset began; None: nothing expires now (Kafka: offsetExpirationCondition)."""
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return lambda value: value.commit_timestamp_ms
     if group.state is GroupState.EMPTY:
         empty_since_ms = group.state_timestamp_ms

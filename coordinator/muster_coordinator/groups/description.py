@@ -6,6 +6,7 @@ from __future__ import annotations
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import (
     DescribedGroup,
@@ -18,6 +19,7 @@ from muster_coordinator.requests.groups import (
 from muster_coordinator.state_machine import Result, Token
 
 _GROUP_TYPE = "classic"
+_CONSUMER_GROUP_TYPE = "consumer"
 _UNKNOWN_GROUP_SINCE = 6  # DescribeGroups, KIP-1043
 
 
@@ -32,6 +34,14 @@ def list_groups(state: GroupTables, request: ListGroupsRequest, _token: Token, _
             for group in state.groups.values()
             if not states or group.state.value.lower() in states
         )
+    if not types or _CONSUMER_GROUP_TYPE in types:
+        groups += tuple(
+            [
+                ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, consumers.state, _CONSUMER_GROUP_TYPE)
+                for group_id, consumers in state.consumers.groups.items()
+                if not states or consumers.state.lower() in states
+            ]
+        )
     return Result(response=ListGroupsResponse(ErrorCode.NONE, groups))
 
 
@@ -39,7 +49,8 @@ def describe_group(state: GroupTables, request: DescribeGroupRequest, _token: To
     group = state.group(request.group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[GroupApi.DESCRIBE_GROUPS, group.state]
     if group is None or code:
-        return Result(response=_unknown(request))
+        is_other = request.group_id in state.consumers.groups
+        return Result(response=_unknown(request, "is not a classic group" if is_other else "not found"))
     return Result(
         response=DescribedGroup(
             group_id=group.group_id,
@@ -52,11 +63,11 @@ def describe_group(state: GroupTables, request: DescribeGroupRequest, _token: To
     )
 
 
-def _unknown(request: DescribeGroupRequest) -> DescribedGroup:
+def _unknown(request: DescribeGroupRequest, why: str) -> DescribedGroup:
     dead = GroupState.DEAD.value
     if request.api_version < _UNKNOWN_GROUP_SINCE:
         return DescribedGroup(request.group_id, ErrorCode.NONE, group_state=dead)
-    message = f"Group {request.group_id} not found."
+    message = f"Group {request.group_id} {why}."
     return DescribedGroup(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message, group_state=dead)
 
 

@@ -55,8 +55,8 @@ class Effects:
         self._timers: list[SetTimer | CancelTimer] = []
 
     @property
-    def has_records(self) -> bool:
-        return bool(self._records)
+    def record_count(self) -> int:
+        return len(self._records)
 
     def record(self, record: Record) -> None:
         self._records.append(record)

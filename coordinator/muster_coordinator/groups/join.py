@@ -30,6 +30,9 @@ def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_
     if refusal is not None:
         return Result(response=refusal)
     effects = Effects(token)
+    consumers = state.consumers.groups.get(request.group_id)
+    if consumers is not None and consumers.members:
+        return effects.answer(_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
     group = state.group(request.group_id)
     created = group is None
     if group is None:
@@ -38,6 +41,9 @@ def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_
         group = state.create_group(request.group_id, now_ms)
         if group is None:
             return effects.answer(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    tombstones = [] if consumers is None else list(consumers.tombstones())
+    for record in tombstones:  # the group was empty, and becomes a classic one
+        effects.record(record)
     if not _accepts(state, group, request.member_id):
         _turn_away(group, request.member_id, effects)
         effects.reply(token, _error(ErrorCode.GROUP_MAX_SIZE_REACHED))
@@ -45,7 +51,7 @@ def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_
         _join_known_member(state, group, request, token, effects, now_ms)
     else:
         _join_new_member(state, group, request, token, effects, now_ms)
-    if created and not effects.has_records:
+    if created and effects.record_count == len(tombstones):
         # A group exists from its first JoinGroup on, whatever the answer was (reference, section 3.5).
         value = GroupMetadataValue("", 0, None, None, now_ms, ())
         effects.record(group_record(group.group_id, value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.consumer_groups import leave_consumers
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.rebalance import maybe_complete_join, prepare_rebalance, remove_member
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
@@ -15,6 +16,9 @@ from muster_coordinator.state_machine import Result, Token
 def leave_group(state: GroupTables, request: LeaveGroupRequest, token: Token, now_ms: int) -> Result:
     if not request.group_id:
         return Result(response=LeaveGroupResponse(ErrorCode.INVALID_GROUP_ID))
+    consumers = state.consumers.groups.get(request.group_id)
+    if consumers is not None:
+        return leave_consumers(state, consumers, request, token)
     group = state.group(request.group_id)
     if group is None:
         unknown = tuple(_left(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.consumer.offset_checks import member_commit_error
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.batch import batch_bytes
@@ -49,7 +50,10 @@ def offset_commit(state: GroupTables, request: OffsetCommitRequest, _token: Toke
         group.build()
     timers: Timers = ()
     code = 0
-    if group is None:
+    consumers = state.consumers.groups.get(request.group_id)
+    if consumers is not None:
+        code = member_commit_error(state.consumers, consumers, request)
+    elif group is None:
         code = _unknown_group_error(request.generation_id, request.api_version)
     elif request.generation_id < 0 and group.state is _EMPTY:
         pass  # a simple consumer or an administrator
@@ -72,10 +76,13 @@ def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _toke
     if refusal is not None:
         return Result(response=refusal)
     group = state.group(request.group_id)
+    consumers = state.consumers.groups.get(request.group_id)
     if request.producer_epoch < state.offsets.producer_epochs.get(request.producer_id, -1):
         code = int(ErrorCode.INVALID_PRODUCER_EPOCH)
     elif 0 <= request.asked_at <= state.offsets.marker_offsets.get(request.producer_id, -1):
         code = int(ErrorCode.INVALID_TXN_STATE)  # the transaction that was asked for has ended (VerificationGuard)
+    elif consumers is not None:
+        code = member_commit_error(state.consumers, consumers, request)
     elif group is None:
         code = _unknown_group_error(request.generation_id, 0)
     elif request.generation_id < 0 and group.state is _EMPTY:
@@ -160,7 +167,7 @@ def _commit_topics(
     count = len(records) + in_runs
     if count * _RECORD_BYTES_MAX > max_bytes and batch_bytes(records) > max_bytes:
         return _too_large(answer), records, False
-    if group is None and state.create_group(group_id, now_ms) is None:
+    if group is None and group_id not in state.consumers.groups and state.create_group(group_id, now_ms) is None:
         return _refused(answer, ErrorCode.COORDINATOR_NOT_AVAILABLE), records, False
     state.counters.offset_commits += count
     return answer, records, True

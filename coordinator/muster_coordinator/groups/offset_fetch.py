@@ -1,7 +1,8 @@
 """OffsetFetch of one group (Kafka: OffsetMetadataManager#fetchOffsets, fetchAllOffsets; reference, section 4.8).
 
-Member id and epoch are not looked at for classic groups, and topics are not validated. With require_stable the
-answer, like every answer, waits for what is not committed yet; only offsets of open transactions are refused.
+Member id and epoch are looked at for groups of the consumer protocol only, and topics are not validated. With
+require_stable the answer, like every answer, waits for what is not committed yet; only offsets of open transactions are
+refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.offset_checks import fetch_error
 from muster_coordinator.groups.offsets import GroupOffsets, Stored
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi
 from muster_coordinator.groups.tables import GroupTables
@@ -26,7 +28,14 @@ from muster_coordinator.state_machine import Result, Token
 
 def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token, _now_ms: int) -> Result:
     group = state.groups.get(request.group_id)
-    visible = group is not None and not STATE_ERRORS[GroupApi.OFFSET_FETCH, group.state]
+    consumers = state.consumers.groups.get(request.group_id)
+    if consumers is not None:
+        code = fetch_error(consumers, request.member_id, request.member_epoch)
+        if code:
+            return Result(response=OffsetFetchResponse(request.group_id, code, ()))
+        visible = True
+    else:
+        visible = group is not None and not STATE_ERRORS[GroupApi.OFFSET_FETCH, group.state]
     offsets: GroupOffsets = state.offsets.committed.get(request.group_id, {}) if visible else {}
     may_be_pending = request.require_stable and request.group_id in state.offsets.open_transactions
     asked: Sequence[tuple[str, Collection[int]]] = (

@@ -11,11 +11,12 @@ from itertools import islice
 import msgspec
 
 from muster_coordinator.groups.tables import GroupTables
+from muster_coordinator.records.consumer_group import decode_consumer_group_record
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.records.offset_commit import shared_topic_id
 from muster_coordinator.records.structs import OffsetCommitValue
 
-SNAPSHOT_VERSION = 3
+SNAPSHOT_VERSION = 4
 """Raise it whenever a part's shape or meaning changes: older checkpoints are then ignored."""
 
 Offset = tuple[int, int, int, int, str, int, int]
@@ -26,6 +27,7 @@ class _StatePart(msgspec.Struct, array_like=True, gc=False):
     """One part of the durable state. Most fields of a part are empty.
 
     `groups`: (group id, time of its state in ms, its last record or None for a group that only its offsets imply).
+    `consumers`: keys and values of records of groups of the consumer protocol.
     `committed`: (group id, topic, topic id, offsets). `pending`: (producer id, group id, topic, topic id, offsets).
     `producer_epochs`, `coordinator_epochs`: (producer id, epoch), the one seen last at the end.
     """
@@ -33,6 +35,7 @@ class _StatePart(msgspec.Struct, array_like=True, gc=False):
     groups: list[tuple[str, int, GroupMetadataValue | None]] = []
     committed: list[tuple[str, str, bytes, list[Offset]]] = []
     pending: list[tuple[int, str, str, bytes, list[Offset]]] = []
+    consumers: list[tuple[bytes, bytes]] = []
     producer_epochs: list[tuple[int, int]] = []
     coordinator_epochs: list[tuple[int, int]] = []
 
@@ -51,6 +54,9 @@ def _parts(state: GroupTables, size: int) -> Iterator[_StatePart]:
     groups = ((g.group_id, g.state_timestamp_ms, g.durable) for g in state.groups.values() if g.logged)
     while taken := list(islice(groups, size)):
         yield _StatePart(groups=taken)
+    consumers = ((key, value or b"") for each in state.consumers.groups.values() for key, value, _ in each.records())
+    while records := list(islice(consumers, size)):
+        yield _StatePart(consumers=records)
     offsets = state.offsets
     committed: list[tuple[str, str, bytes, list[Offset]]] = []
     entries = 0
@@ -88,6 +94,8 @@ def restore_part(state: GroupTables, data: bytes) -> None:
         group.logged = True
         if value is not None:
             group.restore(value)
+    for key, record_value in part.consumers:
+        state.consumers.replay(decode_consumer_group_record(key, record_value))
     offsets = state.offsets
     for group_id, topic, topic_id, packed in part.committed:
         for partition, stored in _unpack(shared_topic_id(topic_id), packed):

@@ -1,4 +1,4 @@
-"""The tables of one offsets partition: groups, offsets, and what the handlers need besides."""
+"""The tables of one offsets partition: groups of both kinds, offsets, and what the handlers need besides."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.offsets import OffsetStore
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.groups.topics import TopicCatalog
@@ -31,12 +32,20 @@ class Counters:
 
 
 class GroupTables:
-    """Data of one partition. `new_member_suffix` returns the random part of a new member id."""
+    """Data of one partition. `groups` are the classic ones; a group id is in one of `groups` and `consumers`.
+    `new_member_suffix` returns the random part of a new member id."""
 
-    __slots__ = ("config", "counters", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
+    __slots__ = ("config", "consumers", "counters", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
 
-    def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        topics: TopicCatalog,
+        new_member_suffix: Callable[[], str],
+        consumers: ConsumerTables,
+    ) -> None:
         self.config = config
+        self.consumers = consumers
         self.topics = topics
         self.new_member_suffix = new_member_suffix
         self.groups: dict[str, ClassicGroup] = {}
@@ -51,9 +60,14 @@ class GroupTables:
             group.build()
         return group
 
+    @property
+    def is_full(self) -> bool:
+        """No further group may be created."""
+        return len(self.groups) + len(self.consumers.groups) >= self.config.max_groups
+
     def create_group(self, group_id: str, now_ms: int) -> ClassicGroup | None:
         """Returns a new, empty group that no record mentions yet; None if the partition is full."""
-        if len(self.groups) >= self.config.max_groups:
+        if self.is_full:
             return None
         return self.add_group(group_id, now_ms)
 

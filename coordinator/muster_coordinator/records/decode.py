@@ -1,5 +1,5 @@
-"""Decodes a record's bytes to the change that it stands for. The inverse of the encoders of `offset_commit` and
-`group_metadata`.
+"""Decodes a record's bytes to the change that it stands for. The inverse of the encoders of `offset_commit`,
+`group_metadata` and `consumer_group`.
 
 A record type that is not known is skipped by the caller; an unknown version of a known value is an error: nothing of a
 group is dropped silently. Source: GroupCoordinatorRecordSerde, KIP-915.
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from muster_coordinator.records import group_metadata, offset_commit
+from muster_coordinator.records import consumer_group, group_metadata, offset_commit
+from muster_coordinator.records.consumer_group import ConsumerGroupRecord, decode_consumer_group_record
 from muster_coordinator.records.errors import RecordDecodeError
 from muster_coordinator.records.group_metadata import (
     GroupMetadataRecord,
@@ -28,7 +29,7 @@ _OFFSET_COMMIT_TYPE = offset_commit.KEY_TYPE.to_bytes(2, "big")
 _PARTITION_BYTES = INT32.size
 _unpack_partition = INT32.unpack_from
 
-Change: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | UnknownRecord
+Change: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord | UnknownRecord
 
 RECORD_TYPE_NAMES: dict[int, str] = {
     offset_commit.LEGACY_KEY_TYPE: "LegacyOffsetCommit",
@@ -73,6 +74,8 @@ def decode_record(key: bytes | None, value: bytes | None) -> Change:
     if record_type == group_metadata.KEY_TYPE:
         group_id = decode_group_metadata_key(key)
         return GroupMetadataRecord(group_id, None if value is None else decode_group_metadata_value(value))
+    if record_type in consumer_group.TYPES:
+        return decode_consumer_group_record(key, value)
     return UnknownRecord(record_type, RECORD_TYPE_NAMES.get(record_type, ""))
 
 

@@ -17,6 +17,7 @@ from muster_coordinator.records.consumer_group import (
     ConsumerGroupCurrentValue,
     ConsumerGroupMemberValue,
     ConsumerGroupMetadataValue,
+    ConsumerGroupRecord,
     ConsumerGroupRegexValue,
     ConsumerGroupTargetMemberValue,
     ConsumerGroupTargetMetadataValue,
@@ -114,7 +115,7 @@ def _record_fields(key: bytes | None, value: bytes | None) -> Row:
     if key is not None and _leading_int16(key) in consumer_group.TYPES:
         return _consumer_group_fields(key, value)
     change = decode_record(key, value)
-    assert not isinstance(change, UnknownRecord), "records of unknown types are read by numpy"
+    assert not isinstance(change, ConsumerGroupRecord | UnknownRecord), "they are read by other ways"
     common: Row = {"record_type": _leading_int16(key), "value_version": _leading_int16(value)}
     if isinstance(change, OffsetCommitRecord):
         return common | _offset_fields(change)

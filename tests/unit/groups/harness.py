@@ -238,12 +238,12 @@ class Harness:
                 assert ("sync", group_id, "") in self.timers or group.leader not in group.pending_sync
 
         for kind, group_id, member_id in self.timers:
-            if group_id:
+            if group_id and not kind.startswith("consumer-"):
                 check_timer(kind, self.group(group_id), member_id)
 
     def group_ids(self) -> list[str]:
         response = self.coordinator.operations[m.ListGroupsRequest](
-            m.ListGroupsRequest(), object(), self.now_ms
+            m.ListGroupsRequest(types_filter=("classic",)), object(), self.now_ms
         ).response
         assert isinstance(response, m.ListGroupsResponse)
         return [group.group_id for group in response.groups]

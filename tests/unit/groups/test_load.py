@@ -133,7 +133,7 @@ def test_oversized_group_rebalances_after_the_load() -> None:
     assert h.state() == "PreparingRebalance"
 
 
-@pytest.mark.parametrize("change", [UnknownRecord(3, "ConsumerGroupMetadata"), UnknownRecord(99, "")])
+@pytest.mark.parametrize("change", [UnknownRecord(11, "ShareGroupMetadata"), UnknownRecord(99, "")])
 def test_unknown_record_types_change_nothing(change: Change) -> None:
     assert load(change).group_ids() == []
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.coordinator import DurableState, GroupCoordinator
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.groups.durable_state import DurableState
 from muster_coordinator.records.batch import RecordBatch, encode_batch
 from muster_coordinator.records.control import (
     EndTxnMarker,

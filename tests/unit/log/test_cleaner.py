@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.log.harness import JOURNAL, Pod
 from tests.unit.log.offsets_history import HISTORIES, RETENTION_MS, History, Step, assert_same, state_of
 
-from muster_coordinator.groups.coordinator import DurableState
+from muster_coordinator.groups.durable_state import DurableState
 from muster_coordinator.log.cleaning.cleaner import Cleaning
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.segments.cleaned import STATE_NAME, CleanedTo

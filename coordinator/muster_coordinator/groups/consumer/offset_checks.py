@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.member import NO_PARTITIONS, Current
+from muster_coordinator.groups.consumer.tables import ConsumerTables
+from muster_coordinator.requests.groups import OffsetCommitRequest, TxnOffsetCommitRequest
 
 _MEMBER_EPOCHS_SINCE = 9  # OffsetCommit, KIP-848
 
@@ -43,6 +45,29 @@ def commit_error(
     ):
         return ErrorCode.NONE
     return ErrorCode.ILLEGAL_GENERATION if uses_classic or is_transactional else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def member_commit_error(
+    state: ConsumerTables,
+    group: ConsumerGroup,
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+) -> int:
+    """As `commit_error`, of a request."""
+    partitions: list[tuple[bytes, int]] = []
+    for topic, committed in request.topics:
+        found = state.topics.find(topic)
+        partitions += [(b"" if found is None else found[0], each[0]) for each in committed]
+    return int(
+        commit_error(
+            group,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            partitions,
+            request.api_version,
+            isinstance(request, TxnOffsetCommitRequest),
+        )
+    )
 
 
 def _had_since(current: Current, topic_id: bytes, partition: int, epoch: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.topics import ConsumerTopics
@@ -71,6 +72,33 @@ class ConsumerTables:
                 return
             group = self.groups[group_id] = ConsumerGroup(group_id)
         group.replay(record)
+
+
+class _Nothing:
+    """No topic, and no answer about expressions: implements `ConsumerTopics`, `RegexResolving` and its token."""
+
+    version = 0
+
+    def find(self, topic: str) -> tuple[bytes, int] | None:
+        return None
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return None
+
+    def attempt(self, request: RegexesToResolve) -> Token:
+        return self
+
+    def answer(self, response: object) -> None:
+        pass
+
+    def refuse(self, code: ErrorCode) -> None:
+        pass
+
+
+def without_topics(new_member_id: Callable[[], str]) -> ConsumerTables:
+    """Groups whose members get nothing, for who has only classic groups."""
+    nothing = _Nothing()
+    return ConsumerTables(ConsumerGroupConfig(), nothing, nothing, new_member_id)
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
