@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
 from muster_coordinator.outgoing.settings import (
     OutgoingSettings,
     check_identification,
@@ -408,6 +409,7 @@ class CoordinatorSettings:
     cleaner: CompactionSettings = field(default_factory=CompactionSettings)
     peers: PeerSettings = field(default_factory=PeerSettings)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    consumers: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     tls: TlsSettings = field(default_factory=TlsSettings)
     sasl: SaslSettings = field(default_factory=SaslSettings)
     tokens: TokenSettings = field(default_factory=TokenSettings)

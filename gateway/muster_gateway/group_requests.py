@@ -11,7 +11,7 @@ from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.refusals import refusal
-from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.codec import Reader
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import encode_response_frame, read_header
 from muster_gateway import apis
@@ -28,6 +28,7 @@ _MOVED = frozenset(
 )
 _JOIN_HAS_MEMBER_ID_REQUIRED = 4
 _OFFSET_FETCH_HAS_GROUPS = 8
+_CLASSIC_ONLY = "Groups at Muster have the classic protocol only: set group.protocol=classic."
 
 
 def group_ids(head: RequestHead, frame: bytes) -> tuple[str, ...]:
@@ -179,8 +180,6 @@ _ERROR_OF: dict[int, Callable[[Reader, int], int]] = {
 def refused(head: RequestHead, frame: bytes, code: ErrorCode) -> bytes:
     """The answer, with its length, that refuses the request with that code for each of its groups. Raises
     ClientError."""
-    if head.rule.key == apis.CONSUMER_GROUP_DESCRIBE:
-        return _refused_description(head, frame, code)
     try:
         header = read_header(frame)
         request = header.api.decode_request(header, frame, "")
@@ -199,33 +198,12 @@ def _response(request: object, code: ErrorCode) -> object:
         return w.DeleteGroupsResponse(tuple([m.DeleteGroupResponse(each, int(code)) for each in request.group_ids]))
     if isinstance(request, w.OtherProtocolRequest):
         return w.OtherProtocolResponse(int(code), "")
+    if isinstance(request, c.ConsumerGroupDescribeRequest):
+        return c.ConsumerGroupDescribeResponse(tuple([refusal(each, code) for each in request.groups]))  # type: ignore[misc]
     if isinstance(request, c.ConsumerGroupHeartbeatRequest):
-        return c.ConsumerGroupHeartbeatResponse(int(code), "")
+        said = _CLASSIC_ONLY if code == ErrorCode.UNSUPPORTED_VERSION else ""
+        return c.ConsumerGroupHeartbeatResponse(int(code), said)
     return refusal(request, code)
-
-
-def _refused_description(head: RequestHead, frame: bytes, code: ErrorCode) -> bytes:
-    """ConsumerGroupDescribe, which Muster does not have: all its groups are classic ones."""
-    writer = Writer(True)
-
-    def group(name: str) -> None:
-        writer.int16(int(code))
-        writer.nullable_string(None)  # error_message
-        writer.string(name)
-        writer.string("")  # group_state
-        writer.int32(0)  # group_epoch
-        writer.int32(0)  # assignment_epoch
-        writer.string("")  # assignor_name
-        writer.array((), writer.string)  # members
-        writer.int32(w.OPERATIONS_NOT_REQUESTED)
-        writer.tagged_fields()
-
-    writer.int32(head.correlation_id)
-    writer.tagged_fields()
-    writer.int32(0)
-    writer.array(group_ids(head, frame), group)
-    answer = writer.done()
-    return len(answer).to_bytes(4, "big") + answer
 
 
 def _decoded(frame: bytes) -> object:

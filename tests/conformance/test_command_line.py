@@ -155,10 +155,9 @@ async def test_delete_offsets_and_groups(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "consumer",
     [
-        ("org.apache.kafka.tools.VerifiableConsumer", "--group-protocol", "consumer"),
         ("org.apache.kafka.tools.VerifiableShareConsumer",),
     ],
-    ids=["consumer", "share"],
+    ids=["share"],
 )
 async def test_java_consumer_of_another_protocol_gives_up(cluster: Cluster, consumer: tuple[str, ...]) -> None:
     """It waits for a message otherwise, and none ever comes. What it is told it would write to its log."""

@@ -223,16 +223,3 @@ async def test_consumers_name_topics_that_are_not_declared(tmp_path: Path) -> No
         await asyncio.to_thread(scenario)
         fetches = await pod.metric("muster_requests_total", api="Fetch")
         assert 1 <= fetches < 100, "they neither fail to fetch nor spin"
-
-
-async def test_consumer_of_the_new_protocol_is_told_at_once_that_it_is_not_there(pod: SoloPod) -> None:
-    consumer = confluent_consumer(pod, "new-protocol", **{"group.protocol": "consumer"})
-    consumer.subscribe([TOPIC])
-    try:
-        message = await asyncio.to_thread(consumer.poll, DEADLINE_S)
-    finally:
-        await asyncio.to_thread(consumer.close)
-    assert message is not None
-    error = message.error()
-    assert error is not None
-    assert "API version not supported" in error.str()

@@ -10,6 +10,7 @@ pending member ids) exists from `on_loaded` to `on_unloaded`, and handlers and t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
@@ -19,7 +20,7 @@ from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer.expressions import take_resolved
-from muster_coordinator.groups.consumer.group import ConsumerGroup
+from muster_coordinator.groups.consumer.group import CONSUMER_GROUP_STATES, ConsumerGroup
 from muster_coordinator.groups.consumer.removal import on_rebalance_timer, start_timers
 from muster_coordinator.groups.consumer.removal import on_session_timer as on_consumer_session_timer
 from muster_coordinator.groups.consumer.tables import ConsumerTables, without_topics
@@ -390,6 +391,8 @@ class GroupCoordinator:
     @property
     def gauges(self) -> Mapping[tuple[str, str], int]:
         counts = {("groups", state.value): count for state, count in self.group_counts().items()}
+        consumers = Counter(group.state for group in self._state.consumers.groups.values())
+        counts |= {("consumer_groups", state): consumers[state] for state in CONSUMER_GROUP_STATES}
         return counts | {("offsets", ""): self.offset_count}
 
     @property

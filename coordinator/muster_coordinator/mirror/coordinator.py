@@ -31,6 +31,7 @@ from muster_coordinator.records.mirror_position import (
 )
 from muster_coordinator.records.retain import retain
 from muster_coordinator.records.structs import BatchRecord, UnknownRecord
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.state_machine import (
@@ -50,7 +51,7 @@ _POSITION, _STRAYS, _GROUPS = b"P", b"S", b"G"
 TAKEN_BACK_AT_ONCE = 1_000
 """Keys that one operation removes: a few milliseconds of work."""
 
-_READS = (m.OffsetFetchRequest, m.DescribeGroupRequest)
+_READS = (m.OffsetFetchRequest, m.DescribeGroupRequest, c.DescribeConsumerGroupRequest)
 _WRITES = (
     m.OffsetCommitRequest,
     m.HeartbeatRequest,
@@ -60,6 +61,7 @@ _WRITES = (
     m.DeleteGroupRequest,
     m.OffsetDeleteRequest,
     m.TxnOffsetCommitRequest,
+    c.ConsumerGroupHeartbeatRequest,
 )
 
 

@@ -51,6 +51,7 @@ class ClusterView:
         self.recalled = False
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, int] = {}
+        self.topics_version = 0  # goes up when `topics` changes
         self._topic_ids: dict[str, bytes] = {}
         self._topic_names: dict[bytes, str] = {}
         self.pod = pod
@@ -99,7 +100,10 @@ class ClusterView:
         self.image = image
         self.has_transactions = image.transaction_partitions > 0
         self._take_brokers(image)
-        self.topics = {t.name: t.partitions for t in image.topics}
+        topics = {t.name: t.partitions for t in image.topics}
+        if topics != self.topics:
+            self.topics = topics
+            self.topics_version += 1
         self._topic_ids = {name: topic_id(name) for name in (*self.topics, *INTERNAL_TOPICS)}
         self._topic_names = {identifier: name for name, identifier in self._topic_ids.items()}
         self._leaders = {p.partition: (p.epoch, p.node_id) for p in image.leaders if p.node_id in self.brokers}

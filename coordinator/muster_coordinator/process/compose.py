@@ -9,6 +9,7 @@ out.
 from __future__ import annotations
 
 import asyncio
+import base64
 import signal
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.listener.listener import KafkaListeners
@@ -35,6 +37,7 @@ from muster_coordinator.pod.chores.archiving import ArchiverSettings
 from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
 from muster_coordinator.pod.chores.cleaning import CleanerSettings
 from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.consumer_topics import DeclaredTopics
 from muster_coordinator.pod.control import Pod, PodIdentity
 from muster_coordinator.pod.data_directory import WRITE_AT_END_S, StorageSettings
 from muster_coordinator.pod.drain import LONGEST_DRAIN_S
@@ -47,6 +50,7 @@ from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.pod_connections import PodConnections
+from muster_coordinator.pod.regex_resolver import RegexResolver
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.pod.routes.access import access_routes
 from muster_coordinator.pod.routes.fences import fence_routes
@@ -120,6 +124,8 @@ async def _start(
     connections = PodConnections(network, 2 * settings.shard.offsets_commit_timeout_ms / 1000)
     stack.callback(connections.stop)
     markers = MarkerWriter(view, partitions.shards, connections)
+    regexes = RegexResolver(partitions.shards, DeclaredTopics(view).names, clock.wall_ms)
+    stack.callback(regexes.close)
     descriptors = _descriptor_shares(settings)
     disk = OsDisk(SpareDescriptors())
     manager = ReplicaManager(
@@ -129,7 +135,7 @@ async def _start(
         _manager_settings(settings, boot_id),
         clock,
         network,
-        _machines(settings, view, markers),
+        _machines(settings, view, markers, regexes, DeclaredTopics(view)),
         events,
         must_restart=stop.set,
     )
@@ -256,7 +262,13 @@ def _inner_ports(options: ProcessOptions) -> InnerPorts:
         raise StartError(str(error)) from None
 
 
-def _machines(settings: CoordinatorSettings, view: ClusterView, markers: MarkerWriter) -> Callable[[int], StateMachine]:
+def _machines(
+    settings: CoordinatorSettings,
+    view: ClusterView,
+    markers: MarkerWriter,
+    regexes: RegexResolver,
+    topics: DeclaredTopics,
+) -> Callable[[int], StateMachine]:
     """Which state machine runs a partition: the one place that asks."""
     upstream = settings.upstream
     prefixes = parse_prefixes(upstream.upstream_served_groups)
@@ -266,15 +278,29 @@ def _machines(settings: CoordinatorSettings, view: ClusterView, markers: MarkerW
 
     transactions = replace(settings.transactions, max_record_bytes=settings.groups.max_record_bytes)
 
+    def new_suffix() -> str:
+        return str(uuid.uuid4())
+
+    def new_consumers(number: int) -> ConsumerTables:
+        return ConsumerTables(settings.consumers, topics, regexes.of(number), new_kafka_uuid)
+
     def new_machine(number: int) -> StateMachine:
         if number in TRANSACTIONS.numbers:
             return TransactionCoordinator(transactions, index_of(number), view, markers.of(number))
         if not upstream.upstream_bootstrap:
-            return GroupCoordinator(settings.groups, view, lambda: str(uuid.uuid4()))
-        groups = GroupCoordinator(settings.groups, view, lambda: str(uuid.uuid4()), serves)
+            return GroupCoordinator(settings.groups, view, new_suffix, consumers=new_consumers(number))
+        groups = GroupCoordinator(settings.groups, view, new_suffix, serves, new_consumers(number))
         return MirrorCoordinator(groups, serves)
 
     return new_machine
+
+
+def new_kafka_uuid() -> str:
+    """As Kafka writes its Uuid: 22 characters. None begins with a dash, which command lines take for an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
 
 
 def _lock(options: ProcessOptions, stack: AsyncExitStack) -> None:

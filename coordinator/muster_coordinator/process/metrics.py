@@ -36,7 +36,8 @@ _EVENT_TEXTS = {
 }
 
 _GAUGE_TEXTS: dict[str, tuple[str, list[str]]] = {
-    "groups": ("Groups of active partitions by state.", ["state"]),
+    "groups": ("Classic groups of active partitions by state.", ["state"]),
+    "consumer_groups": ("Groups of the consumer protocol of active partitions by state.", ["state"]),
     "offsets": ("Committed offsets of active partitions.", []),
     "transactional_ids": ("Transactional ids of active partitions by the state of their transaction.", ["state"]),
     "transaction_markers_missing": ("Partitions of transactions whose end is decided that have no marker yet.", []),

@@ -36,6 +36,7 @@ from muster_coordinator.wire import (
     k51_alter_user_scram_credentials,
     k60_describe_cluster,
     k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k76_share_group_heartbeat,
     k88_streams_group_heartbeat,
 )
@@ -70,6 +71,7 @@ MODULES = (
     k51_alter_user_scram_credentials,
     k60_describe_cluster,
     k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k76_share_group_heartbeat,
     k88_streams_group_heartbeat,
 )

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol, share groups and Streams groups, where a broker has the classic protocol only."""
+"""Share groups and Streams groups, where a broker has the classic protocol only."""
 
 from __future__ import annotations
 
@@ -14,19 +14,6 @@ SETTINGS = {"group.coordinator.rebalance.protocols": "classic"}
 
 def _joining(s: Session) -> dict[str, Any]:
     return {"group_id": s.group, "member_id": str(uuid.UUID(int=5)), "member_epoch": 0}
-
-
-@script(versions=(0, 1))
-async def heartbeat_of_the_consumer_protocol(s: Session, version: int) -> None:
-    fields = _joining(s) | {"rebalance_timeout": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-    await s.ask("consumer_group_heartbeat", version, **fields)
-    await s.ask("consumer_group_heartbeat", version, **(fields | {"member_epoch": -1}))
-    await describe(s)
-
-
-@script()
-async def heartbeat_with_the_empty_group_id(s: Session) -> None:
-    await s.ask("consumer_group_heartbeat", 1, **(_joining(s) | {"group_id": ""}))
 
 
 @script()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.gateway import frames
-from tests.unit.gateway.servers import Client, Server, gateway, plain
+from tests.unit.gateway.servers import Client, Server, framed, gateway, plain
 
 from muster_coordinator.tuning.descriptors import DescriptorShares, descriptor_shares, lowest_free_descriptor
 from muster_gateway import apis
@@ -317,6 +317,19 @@ async def test_each_group_is_listed_by_the_nodes_of_the_coordinator_that_serves_
             client.send(apis.LIST_GROUPS, 0, 3)
             assert await client.receive() == plain(3, listed(*expected))[4:]
             client.close()
+
+
+async def test_member_of_the_consumer_protocol_is_refused_in_a_group_at_muster() -> None:
+    joining = {"group_id": "m-1", "member_id": "a", "member_epoch": 0, "rebalance_timeout": 1}
+    more = {"subscribed_topic_names": ("t",), "topic_partitions": (), "server_assignor": None}
+    frame = frames.request(apis.CONSUMER_GROUP_HEARTBEAT, 1, {**joining, **more})
+    front = Server(0, echo)
+    async with front as broker, Server(1, echo) as pod, gateway(broker, pod) as (_, port):
+        client = await Client.connect(port)
+        client.writer.write(framed(frame))
+        assert b"set group.protocol=classic" in await client.receive()
+        assert not pod.requests
+        client.close()
 
 
 @pytest.mark.parametrize(("allowed", "answered"), [("0", 35), ("1", 0)])

@@ -27,7 +27,9 @@ AT_MUSTER = [
     if version >= APIS[key].min_version
 ]
 RETRIED = [
-    (key, version) for key, version in AT_MUSTER if key not in (apis.TXN_OFFSET_COMMIT, apis.CONSUMER_GROUP_HEARTBEAT)
+    (key, version)
+    for key, version in AT_MUSTER
+    if key not in (apis.TXN_OFFSET_COMMIT, apis.CONSUMER_GROUP_HEARTBEAT, apis.CONSUMER_GROUP_DESCRIBE)
 ]
 
 

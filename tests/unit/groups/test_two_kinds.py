@@ -75,6 +75,16 @@ def test_consumer_group_is_listed_and_described_as_one(h: TwoKinds) -> None:
     assert as_classic.group_state == "Dead"
 
 
+def test_groups_are_counted_by_kind_and_state(h: TwoKinds) -> None:
+    h.join_consumer()
+    h.stable_group("classic")
+    gauges = h.coordinator.gauges
+    assert (gauges["groups", "Stable"], gauges["consumer_groups", "Stable"]) == (1, 1)
+    h.beat("a", -1)
+    gauges = h.coordinator.gauges
+    assert (gauges["consumer_groups", "Stable"], gauges["consumer_groups", "Empty"]) == (0, 1)
+
+
 def test_classic_group_is_not_described_as_a_consumer_group(h: TwoKinds) -> None:
     h.stable_group("g")
     described = h.described()

@@ -114,7 +114,6 @@ def test_every_served_request_has_a_guard_or_needs_no_right() -> None:
             assert request_type in table, api.name
     assert {each.__name__ for each in OPEN} == {
         "ApiVersionsRequest",
-        "ConsumerGroupHeartbeatRequest",
         "OtherProtocolRequest",
         "SaslAuthenticateRequest",
         "SaslHandshakeRequest",

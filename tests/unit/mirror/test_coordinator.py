@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.groups.consumer.consumer_harness import ConsumerHarness
 from tests.unit.groups.harness import CONSUMER
 from tests.unit.mirror.harness import DAY_MS, MemoryWriter, MirrorShard, Upstream, new_machine, replay
 
@@ -15,6 +16,7 @@ from muster_coordinator.mirror.requests import TakeBackRequest, TakeInRequest
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import Fence, encode_fence
 from muster_coordinator.records.mirror_position import MirrorPosition, encode_position
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 
 
@@ -44,6 +46,7 @@ def test_reads_are_refused_until_the_end_was_reached_once() -> None:
     assert mirror.ask(fetch("g")).error_code == loading
     assert mirror.ask(m.DescribeGroupRequest("g", 5)).error_code == loading
     assert mirror.ask(m.ListGroupsRequest()).error_code == loading
+    assert mirror.ask(c.DescribeConsumerGroupRequest("g")).error_code == loading
     mirror.follow_to_end(upstream)
     assert mirror.ask(fetch("g")).topics == (("t", ((0, 7, -1, "", 0),)),)
     assert mirror.ask(m.DescribeGroupRequest("g", 5)).group_state == "Empty"
@@ -59,6 +62,7 @@ def test_reads_are_refused_until_the_end_was_reached_once() -> None:
         m.LeaveGroupRequest("g", (m.LeavingMember("a", None),)),
         m.DeleteGroupRequest("g"),
         m.OffsetDeleteRequest("g", (("t", (0,)),)),
+        c.ConsumerGroupHeartbeatRequest("g", "a", 0, None, None, 1, ("t",), None, None, (), "c", "/h", 1),
     ],
     ids=lambda request: type(request).__name__,
 )
@@ -255,3 +259,20 @@ def test_a_pod_without_an_upstream_reads_the_log_of_a_mirror() -> None:
     groups: Any = new_machine(lambda _: True).groups
     replay(groups, mirror.writer.batches)
     assert groups.durable_state() == mirror.machine.groups.durable_state()
+
+
+def test_consumer_groups_are_shown_with_their_members_and_have_no_sessions_here() -> None:
+    kafka = ConsumerHarness(t=1)
+    kafka.join("a", "t")
+    upstream = Upstream()
+    upstream.append(*kafka.log)
+    mirror = mirror_of(upstream)
+    (listed,) = mirror.ask(m.ListGroupsRequest()).groups
+    assert (listed.group_id, listed.group_state, listed.group_type) == ("g", "Stable", "consumer")
+    described = mirror.ask(c.DescribeConsumerGroupRequest("g"))
+    assert [(member.member_id, member.member_epoch) for member in described.members] == [("a", 2)]
+    again = MirrorShard(mirror.writer, epoch=2)
+    again.pod.now_ms += 10 * DAY_MS
+    again.shard.fire_timers()
+    again.pod.turn()
+    assert len(again.ask(c.DescribeConsumerGroupRequest("g")).members) == 1

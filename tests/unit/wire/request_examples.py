@@ -540,6 +540,21 @@ def describe_consumer_heartbeat(r: Any) -> dict[str, Any]:
     }
 
 
+def consumer_describe(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(
+        c.ConsumerGroupDescribeRequest,
+        groups=some(st.builds(c.DescribeConsumerGroupRequest, group_id=TEXT)),
+        include_authorized_operations=st.booleans(),
+    )
+
+
+def describe_consumer_describe(r: Any) -> dict[str, Any]:
+    return {
+        "group_ids": tuple(each.group_id for each in r.groups),
+        "include_authorized_operations": r.include_authorized_operations,
+    }
+
+
 def other_protocol(v: int) -> st.SearchStrategy[Any]:
     return st.builds(w.OtherProtocolRequest, group_id=TEXT, member_id=TEXT)
 
@@ -694,6 +709,7 @@ REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[...,
     ),
     60: (describe_cluster, describe_describe_cluster),
     68: (consumer_heartbeat, describe_consumer_heartbeat),
+    69: (consumer_describe, describe_consumer_describe),
     76: (other_protocol, describe_other_protocol),
     88: (other_protocol, describe_other_protocol),
 }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.wire.request_examples import (
     ASSIGNMENT,
     BLOB,
+    I8,
     I16,
     I32,
     I64,
@@ -445,6 +446,67 @@ def describe_consumer_heartbeat(r: Any, v: int) -> Description:
     }
 
 
+NAMED = some(st.tuples(UUID, TEXT, some(I32)))
+CONSUMER_MEMBER = st.builds(
+    c.DescribedConsumerMember,
+    member_id=TEXT,
+    instance_id=MAYBE_TEXT,
+    rack_id=MAYBE_TEXT,
+    member_epoch=I32,
+    client_id=TEXT,
+    client_host=TEXT,
+    subscribed_topic_names=some(TEXT),
+    subscribed_topic_regex=MAYBE_TEXT,
+    assignment=NAMED,
+    target_assignment=NAMED,
+    member_type=I8,
+)
+CONSUMER_GROUP = st.builds(
+    c.DescribedConsumerGroup,
+    group_id=TEXT,
+    error_code=ERROR,
+    error_message=MAYBE_TEXT,
+    group_state=TEXT,
+    group_epoch=I32,
+    assignment_epoch=I32,
+    assignor_name=TEXT,
+    members=some(CONSUMER_MEMBER, 2),
+    authorized_operations=st.none() | I32,
+)
+
+
+def _assignment(value: Any) -> Description:
+    return {
+        "topic_partitions": [
+            {"topic_id": topic_id, "topic_name": name, "partitions": partitions} for topic_id, name, partitions in value
+        ]
+    }
+
+
+def _fields(value: Any) -> Description:
+    return {name: getattr(value, name) for name in value.__struct_fields__}
+
+
+def _described_group(each: Any, operations: int) -> Description:
+    own = each.authorized_operations
+    return _fields(each) | {
+        "members": [
+            _fields(member)
+            | {"assignment": _assignment(member.assignment), "target_assignment": _assignment(member.target_assignment)}
+            for member in each.members
+        ],
+        "authorized_operations": operations if own is None else own,
+    }
+
+
+def consumer_describe(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(c.ConsumerGroupDescribeResponse, groups=some(CONSUMER_GROUP), authorized_operations=I32)
+
+
+def describe_consumer_describe(r: Any, v: int) -> Description:
+    return {"groups": [_described_group(each, r.authorized_operations) for each in r.groups]}
+
+
 def other_protocol(v: int) -> st.SearchStrategy[Any]:
     return st.builds(w.OtherProtocolResponse, error_code=ERROR, error_message=MAYBE_TEXT)
 
@@ -629,6 +691,7 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
     ),
     60: (describe_cluster, describe_describe_cluster),
     68: (consumer_heartbeat, describe_consumer_heartbeat),
+    69: (consumer_describe, describe_consumer_describe),
     76: (other_protocol, describe_other_protocol(None)),
     88: (other_protocol, describe_other_protocol("")),
 }

@@ -24,8 +24,6 @@ from muster_coordinator.records.consumer_group import (
 from muster_coordinator.requests.consumer_groups import RegexesResolved
 from muster_coordinator.state_machine import NOTHING, Result
 
-_REFRESH_MIN_INTERVAL_MS = 10_000
-
 
 class RegexChange(Enum):
     """What a heartbeat changed about the expression of its member."""
@@ -68,7 +66,7 @@ def to_look_for(
     if live.resolving or not (group.regex_members or new):
         return ()
     refreshed_ms = max([each.timestamp_ms for each in group.regexes.values()], default=None)
-    if refreshed_ms is not None and 0 <= now_ms - refreshed_ms <= _REFRESH_MIN_INTERVAL_MS:
+    if refreshed_ms is not None and 0 <= now_ms - refreshed_ms <= state.config.regex_refresh_min_interval_ms:
         return ()
     counts = dict(group.regex_members)
     if old and old in counts:

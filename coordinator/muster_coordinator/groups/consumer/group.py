@@ -30,7 +30,7 @@ from muster_coordinator.state_machine import Record
 FIRST_EPOCH = 1
 """Group and assignment epoch of a new group (KAFKA-20268): the first assignment has the next one."""
 
-EMPTY, ASSIGNING, RECONCILING, STABLE_GROUP = "Empty", "Assigning", "Reconciling", "Stable"
+CONSUMER_GROUP_STATES = EMPTY, ASSIGNING, RECONCILING, STABLE_GROUP = "Empty", "Assigning", "Reconciling", "Stable"
 """ConsumerGroupState, as clients are told."""
 
 

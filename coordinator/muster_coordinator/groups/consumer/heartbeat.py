@@ -71,8 +71,8 @@ def heartbeat_refusal(request: ConsumerGroupHeartbeatRequest, config: ConsumerGr
         message = "MemberEpoch is invalid."
     if message is not None:
         return GroupError(ErrorCode.INVALID_REQUEST, message)
-    if request.server_assignor is not None and request.server_assignor not in config.assignors:
-        supported = ", ".join(config.assignors)
+    if request.server_assignor is not None and request.server_assignor not in config.assignor_names:
+        supported = ", ".join(config.assignor_names)
         return GroupError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {supported}.",

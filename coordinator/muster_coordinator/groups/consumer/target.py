@@ -34,9 +34,9 @@ def assignor_of(members: Iterable[ConsumerGroupMemberValue], config: ConsumerGro
     """What most of the members ask for, or else the first one that is configured."""
     asked: dict[str, int] = {}
     for value in members:
-        if value.server_assignor in config.assignors:
+        if value.server_assignor in config.assignor_names:
             asked[value.server_assignor] = asked.get(value.server_assignor, 0) + 1
-    return max(strings_in_order(asked, DEFAULT_BUCKETS), key=asked.__getitem__, default=config.assignors[0])
+    return max(strings_in_order(asked, DEFAULT_BUCKETS), key=asked.__getitem__, default=config.assignor_names[0])
 
 
 def compute_target(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster_coordinator.listener.access import cluster, groups, offsets, topics, transactions
+from muster_coordinator.listener.access import cluster, consumer_groups, groups, offsets, topics, transactions
 from muster_coordinator.listener.access.asked import Guard, Rights
 from muster_coordinator.listener.access.offsets import NameOf, OffsetsById
 from muster_coordinator.listener.access.security import GUARDS
@@ -22,7 +22,6 @@ OPEN = frozenset(
     {
         w.ApiVersionsRequest,
         w.OtherProtocolRequest,
-        c.ConsumerGroupHeartbeatRequest,
         w.SaslHandshakeRequest,
         w.SaslAuthenticateRequest,
     }
@@ -76,6 +75,8 @@ def _guards(name_of: NameOf) -> dict[type, Guard]:
         w.DescribeGroupsRequest: groups.describe_groups,
         w.DeleteGroupsRequest: groups.delete_groups,
         m.ListGroupsRequest: groups.list_groups,
+        c.ConsumerGroupHeartbeatRequest: consumer_groups.heartbeat,
+        c.ConsumerGroupDescribeRequest: consumer_groups.describe,
         **GUARDS,
         m.JoinGroupRequest: groups.one_group(Operation.READ, groups.no_member),
         m.SyncGroupRequest: reads_group,

@@ -12,7 +12,6 @@ from muster_coordinator.partition_numbers import INTERNAL_TOPICS
 from muster_coordinator.pod.cluster_view import ClusterView, is_legal_topic_name
 from muster_coordinator.podapi.image import Broker
 from muster_coordinator.requests import cluster as w
-from muster_coordinator.requests.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from muster_coordinator.wire.apis import api_versions_response
 from muster_coordinator.wire.transaction_apis import ALL_APIS, TRANSACTION_FEATURES
 
@@ -24,7 +23,7 @@ _MALFORMED = (
     "incompatible broker. See the broker logs for more details."
 )
 _ALREADY_KNOWN = "SaslAuthenticate request received after successful authentication"
-_CLASSIC_ONLY = "Muster has the classic group protocol only: set group.protocol=classic, or use a Kafka cluster."
+_NO_SUCH_GROUPS = "Muster has neither share groups nor Streams groups: use a Kafka cluster for them."
 
 
 class ClusterHandlers:
@@ -99,12 +98,7 @@ class ClusterHandlers:
         )
 
     def other_protocol(self, request: w.OtherProtocolRequest, exchange: ClientAnswer) -> None:
-        exchange.answer(w.OtherProtocolResponse(ErrorCode.UNSUPPORTED_VERSION, _CLASSIC_ONLY))
-
-    def consumer_protocol(self, request: ConsumerGroupHeartbeatRequest, exchange: ClientAnswer) -> None:
-        """Refused, as by a broker where the protocol is switched off; clients tell their application to use the classic
-        one. librdkafka waits for ever for a coordinator that does not have the API."""
-        exchange.answer(ConsumerGroupHeartbeatResponse(ErrorCode.UNSUPPORTED_VERSION, _CLASSIC_ONLY))
+        exchange.answer(w.OtherProtocolResponse(ErrorCode.UNSUPPORTED_VERSION, _NO_SUCH_GROUPS))
 
     def find_coordinator(self, request: w.FindCoordinatorRequest, exchange: ClientAnswer) -> None:
         exchange.answer(

@@ -11,6 +11,7 @@ from muster_coordinator.listener.handlers.routes import ShardRoutes, SubmitEarly
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
@@ -39,6 +40,15 @@ class GroupHandlers(ShardRoutes):
             answer.answer(w.DescribeGroupsResponse(for_each(asked, groups, parts), operations))
 
         self._spread(groups, Gather(len(groups), combine))
+
+    def describe_consumer_groups(self, request: c.ConsumerGroupDescribeRequest, answer: Answer) -> None:
+        asked = request.include_authorized_operations
+        operations = w.ALL_GROUP_OPERATIONS if asked else w.OPERATIONS_NOT_REQUESTED
+
+        def combine(parts: Sequence[c.DescribedConsumerGroup]) -> None:
+            answer.answer(c.ConsumerGroupDescribeResponse(tuple(parts), operations))
+
+        self._spread(request.groups, Gather(len(request.groups), combine))
 
     def delete_groups(self, request: w.DeleteGroupsRequest, answer: Answer) -> None:
         """A name that is listed twice is answered once (reference, section 11)."""

@@ -84,7 +84,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         response = self.h.beat(client.member_id, client.epoch, **client.request())
         if is_lost:
             client.is_sure = False
-        elif response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID:
+        elif response.error_code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID):
             del self.clients[client.member_id]
         elif response.error_code:
             assert response.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH), response
@@ -132,7 +132,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         del self.clients[client.member_id]
         epoch = -2 if client.instance_id is not None and comes_back else -1
         response = self.h.leave(client.member_id, epoch, instance_id=client.instance_id)
-        assert response.error_code in (0, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND), response
+        fenced = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+        assert response.error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND, *fenced), response
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe, DescribeConfigs and IncrementalAlterConfigs against kio's schemas, byte for byte, in every
+"""DescribeConfigs and IncrementalAlterConfigs against kio's schemas, byte for byte, in every
 version. No listener serves them yet."""
 
 from __future__ import annotations
@@ -14,26 +14,20 @@ from tests.unit.wire.request_examples import (
     CLIENT_HOST,
     CLIENT_ID,
     I8,
-    I32,
     MAYBE_TEXT,
     TEXT,
-    UUID,
     since,
     some,
 )
 from tests.unit.wire.response_examples import ERROR
 
 from muster_coordinator.requests import configs as f
-from muster_coordinator.requests import consumer_groups as c
-from muster_coordinator.wire import k32_describe_configs, k44_incremental_alter_configs, k69_consumer_group_describe
+from muster_coordinator.wire import k32_describe_configs, k44_incremental_alter_configs
 from muster_coordinator.wire.api import Api, RequestHeader
 from muster_coordinator.wire.errors import WireError
 
 Description = dict[str, Any]
-APIS = {
-    module.API.key: module.API
-    for module in (k32_describe_configs, k44_incremental_alter_configs, k69_consumer_group_describe)
-}
+APIS = {module.API.key: module.API for module in (k32_describe_configs, k44_incremental_alter_configs)}
 EVERY_VERSION = [
     pytest.param(api, version, id=f"{api.name}-v{version}")
     for api in APIS.values()
@@ -89,46 +83,8 @@ REQUESTS: dict[int, Example] = {
             "validate_only": r.validate_only,
         },
     ),
-    69: (
-        lambda v: st.builds(
-            c.ConsumerGroupDescribeRequest,
-            groups=some(st.builds(c.DescribeConsumerGroupRequest, group_id=TEXT)),
-            include_authorized_operations=st.booleans(),
-        ),
-        lambda r: {
-            "group_ids": tuple(each.group_id for each in r.groups),
-            "include_authorized_operations": r.include_authorized_operations,
-        },
-    ),
 }
 
-NAMED = some(st.tuples(UUID, TEXT, some(I32)))
-MEMBER = st.builds(
-    c.DescribedConsumerMember,
-    member_id=TEXT,
-    instance_id=MAYBE_TEXT,
-    rack_id=MAYBE_TEXT,
-    member_epoch=I32,
-    client_id=TEXT,
-    client_host=TEXT,
-    subscribed_topic_names=some(TEXT),
-    subscribed_topic_regex=MAYBE_TEXT,
-    assignment=NAMED,
-    target_assignment=NAMED,
-    member_type=I8,
-)
-GROUP = st.builds(
-    c.DescribedConsumerGroup,
-    group_id=TEXT,
-    error_code=ERROR,
-    error_message=MAYBE_TEXT,
-    group_state=TEXT,
-    group_epoch=I32,
-    assignment_epoch=I32,
-    assignor_name=TEXT,
-    members=some(MEMBER, 2),
-    authorized_operations=st.none() | I32,
-)
 CONFIG = st.builds(
     f.DescribedConfig,
     name=TEXT,
@@ -142,28 +98,8 @@ CONFIG = st.builds(
 )
 
 
-def _assignment(value: Any) -> Description:
-    return {
-        "topic_partitions": [
-            {"topic_id": topic_id, "topic_name": name, "partitions": partitions} for topic_id, name, partitions in value
-        ]
-    }
-
-
 def _fields(value: Any, *but: str) -> Description:
     return {name: getattr(value, name) for name in value.__struct_fields__ if name not in but}
-
-
-def _described_group(each: Any, operations: int) -> Description:
-    own = each.authorized_operations
-    return _fields(each) | {
-        "members": [
-            _fields(member)
-            | {"assignment": _assignment(member.assignment), "target_assignment": _assignment(member.target_assignment)}
-            for member in each.members
-        ],
-        "authorized_operations": operations if own is None else own,
-    }
 
 
 def _resource(each: Any) -> Description:
@@ -193,10 +129,6 @@ RESPONSES: dict[int, Example] = {
     44: (
         lambda v: st.builds(f.IncrementalAlterConfigsResponse, results=some(st.builds(f.AlteredResource, **_RESOURCE))),  # type: ignore[arg-type]
         lambda r: {"responses": [_resource(each) for each in r.results]},
-    ),
-    69: (
-        lambda v: st.builds(c.ConsumerGroupDescribeResponse, groups=some(GROUP), authorized_operations=I32),
-        lambda r: {"groups": [_described_group(each, r.authorized_operations) for each in r.groups]},
     ),
 }
 
