@@ -13,17 +13,18 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Kaf
 from confluent_kafka.admin import AdminClient
 from tests.integration.test_real_clients import PARTITIONS, TOPIC, confluent_consumer, until
 from tests.support.pod import SoloPod
+from tests.support.replicated import ReplicatedPods
 
 pytestmark = pytest.mark.integration
 
 OTHER = "orders-eu"
+QUICK = ["group.consumer.heartbeat.interval.ms=200", "group.consumer.assignment.interval.ms=100"]
 
 
 @pytest_asyncio.fixture
 async def pod(tmp_path: Path) -> AsyncIterator[SoloPod]:
-    config = ["group.consumer.heartbeat.interval.ms=200", "group.consumer.assignment.interval.ms=100"]
     topics = {TOPIC: PARTITIONS, OTHER: 1, "bills": 1}
-    async with SoloPod(tmp_path / "data", partitions=5, topics=topics, config=config) as pod:
+    async with SoloPod(tmp_path / "data", partitions=5, topics=topics, config=QUICK) as pod:
         yield pod
 
 
@@ -128,3 +129,45 @@ async def test_admin_lists_describes_and_deletes_the_group_and_a_classic_consume
         assert not admin.list_consumer_groups(request_timeout=20).result().valid
 
     await asyncio.to_thread(scenario)
+
+
+async def test_members_outlive_their_leader_and_the_next_one_knows_them(tmp_path: Path) -> None:
+    async with ReplicatedPods(tmp_path, partitions=1, config=QUICK) as pods:
+        servers = {"bootstrap.servers": ",".join(f"127.0.0.1:{pod.kafka_port}" for pod in pods.pods)}
+        first, second, third = [
+            Consumer({**servers, "group.id": "g", "group.protocol": "consumer", "enable.auto.commit": False})
+            for _ in range(3)
+        ]
+
+        def shared_by(*consumers: Consumer) -> None:
+            """All 10 partitions are, evenly, and nobody has one that another has."""
+            for consumer in consumers:
+                consumer.subscribe(["t"])
+            least = 10 // len(consumers)
+
+            def is_even() -> bool:
+                owned = assigned(*consumers)
+                return sum(map(len, owned)) == 10 and min(map(len, owned)) == least
+
+            until(is_even, lambda: [c.poll(0.05) for c in consumers])
+            assert len(set().union(*assigned(*consumers))) == 10
+
+        def commit(consumer: Consumer, offset: int) -> None:
+            offsets = [TopicPartition("t", each.partition, offset) for each in consumer.assignment()]
+            consumer.commit(offsets=offsets, asynchronous=False)
+
+        await asyncio.to_thread(shared_by, first, second)
+        await asyncio.to_thread(commit, first, 5)
+        before = assigned(first, second)
+        pods.pods[0].kill()
+        await pods.elect(0, 1)
+        await asyncio.to_thread(commit, second, 6)  # with the member epoch that the dead leader gave
+        assert assigned(first, second) == before
+        await asyncio.to_thread(shared_by, first, second, third)
+        found = await asyncio.to_thread(third.committed, [TopicPartition("t", each) for each in range(10)], 20)
+        assert {(each.topic, each.partition): each.offset for each in found} == {
+            **dict.fromkeys(before[0], 5),
+            **dict.fromkeys(before[1], 6),
+        }
+        for consumer in (first, second, third):
+            await asyncio.to_thread(consumer.close)

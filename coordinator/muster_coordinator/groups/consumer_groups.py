@@ -1,7 +1,7 @@
 """Where the two kinds of groups meet: a group id names one of them, and an empty group may become the other.
 
 Members of one kind are refused by a group of the other (Kafka: group.consumer.migration.policy=disabled). Offsets are
-kept alike. Source: GroupMetadataManager and ConsumerGroup of 4.3.1.
+kept alike (ADR 44). Source: GroupMetadataManager and ConsumerGroup of 4.3.1.
 """
 
 from __future__ import annotations
