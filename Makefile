@@ -11,6 +11,7 @@ STAMP := $(VENV)/.synced
 PYTHON ?= python3
 # uv of the machine when it has one that runs, otherwise one of our own from PyPI
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .cache/uv/bin/uv)
+DOCS := .cache/docs
 CLUSTER := hack/localkube/cluster
 
 .PHONY: help
@@ -107,7 +108,7 @@ fuzz: $(STAMP) ## damaged frames, handshakes, logins and log files for SECONDS=6
 	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/unit tests/golden
 
 .PHONY: lint
-lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shell syntax for the tools
+lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shell syntax for the tools; links and anchors of docs
 	@# no cache: which imports are ours depends on the tree, and the cache does not see that
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
@@ -118,6 +119,12 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	for script in hack/localkube/cluster hack/localkube/node.sh hack/image hack/helm hack/sbom hack/compiled hack/python .ci/run; do bash -n $$script; done
 	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
 	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi
+	@$(MAKE) --no-print-directory docs
+
+.PHONY: docs
+docs: $(DOCS)/.synced ## the site of docs/ in build/docs; fails at a link, an anchor or a page of the navigation that is not there
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
+	@echo "the site: build/docs/index.html (search wants a server: python3 -m http.server -d build/docs)"
 
 .PHONY: format
 format: $(STAMP) ## let ruff and gofmt rewrite the sources
@@ -197,6 +204,11 @@ install: $(STAMP) ## install the locked dependencies and Muster itself into .ven
 $(STAMP): pyproject.toml uv.lock | $(UV)
 	@echo "installing the locked dependencies into $(VENV)"
 	@python=$$(hack/python); $(UV) sync --quiet --frozen --all-extras --compile-bytecode $${python:+--python "$$python"}
+	@touch $@
+
+$(DOCS)/.synced: pyproject.toml uv.lock | $(UV)
+	@echo "installing what builds the site into $(DOCS)"
+	@python=$$(hack/python); UV_PROJECT_ENVIRONMENT=$(DOCS) $(UV) sync --quiet --frozen --only-group docs $${python:+--python "$$python"}
 	@touch $@
 
 .cache/uv/bin/uv:

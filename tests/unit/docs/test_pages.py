@@ -21,6 +21,13 @@ def test_relative_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lists_of_a_page_stand_after_an_empty_line_or_a_heading(page: Path) -> None:
+    """Else the site (`make docs`) shows them as a part of the paragraph before."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    assert re.findall(r"^(?!#|[-*] |\d+\. |\s).+\n(?:[-*]|1\.) .*", text, re.M) == []
+
+
 PACKAGES = (
     "coordinator/muster_coordinator",
     "operator/muster_operator",
