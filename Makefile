@@ -74,6 +74,10 @@ simulate-faults: $(STAMP) ## the first seed of `make simulate` that catches each
 chaos: $(STAMP) ## real processes under faults and a checked load: SCENARIO="kill freeze", SECONDS=12 each, SEED=k
 	@hack/compiled run $(BIN)/python -m tests.chaos $(SCENARIO) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
+.PHONY: attack
+attack: $(STAMP) ## hostile clients beside 64 members, one after the other: ATTACK="idle crowd", SECONDS=2 each; all of them: docs/attacks.md is written
+	@hack/compiled run $(BIN)/python -m tests.attacks $(if $(ATTACK),$(ATTACK),--document) $(if $(SECONDS),--seconds $(SECONDS))
+
 .PHONY: kill-transactions
 kill-transactions: $(STAMP) ## pods of both coordinators killed KILLS=50 times each at each step of transactions, by real processes (30 minutes)
 	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -q tests/integration/test_transaction_kills.py --timeout 3600

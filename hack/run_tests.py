@@ -30,7 +30,7 @@ WORKERS = min(8, 2 * (os.cpu_count() or 1))
 """Processes that run tests. Two for each processor: at any time about half of them wait."""
 SIDE_BY_SIDE = ("-n", str(WORKERS))
 FAST = ("tests/unit", "tests/golden")
-PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/security")
+PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/security", "tests/attacks")
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
 """

@@ -1,0 +1,68 @@
+"""Which bars an attack has to keep, and which it misses."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tests.attacks.catalogue import Attack
+from tests.attacks.measuring import Measured
+
+RATIO_MAX = 5.0
+MEMORY_MAX = 256 << 20
+RETRIED = {"14", "15", "16"}
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: clients ask again, and nobody sees it."""
+
+
+@dataclass
+class Verdict:
+    """`runs`: all that were made; more than one where the first had missed the bar of p99. `reasons`: of a miss."""
+
+    attack: Attack
+    runs: list[Measured] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(run.ratio for run in self.runs)
+
+    @property
+    def middle(self) -> Measured:
+        """The run whose ratio is the median."""
+        return sorted(self.runs, key=lambda run: run.ratio)[len(self.runs) // 2]
+
+    def as_dict(self) -> dict[str, Any]:
+        runs = [asdict(run) | {"ratio": round(run.ratio, 2)} for run in self.runs]
+        return {"attack": self.attack.name, "runs": runs, "reasons": self.reasons, "skipped": self.skipped}
+
+
+def missed(attack: Attack, run: Measured) -> list[str]:
+    """What one run has missed, but for p99."""
+    reasons = []
+    errors = {code: n for code, n in run.beside.errors.items() if not (attack.disk and code in RETRIED)}
+    if errors:
+        reasons.append(f"errors: {_listed(errors)}")
+    if run.after.errors:
+        reasons.append(f"errors afterwards: {_listed(run.after.errors)}")
+    if run.after.lost:
+        reasons.append(f"{run.after.lost} members lost")
+    if run.moved and not attack.disk:
+        reasons.append(f"{run.moved} leaderships moved")
+    if run.grown > MEMORY_MAX:
+        reasons.append(f"+{run.grown >> 20} MiB")
+    if run.calm_s is None:
+        reasons.append("not as before afterwards")
+    if not run.done:
+        reasons.append("the attackers did nothing")
+    return reasons
+
+
+def slow(attack: Attack, ratio: float) -> list[str]:
+    """What the ratio of p99 has missed; nothing where commits cannot succeed."""
+    return [f"p99 {ratio:.1f} times"] if ratio > RATIO_MAX and not attack.disk else []
+
+
+def _listed(errors: dict[str, int]) -> str:
+    return ", ".join(f"{n} x {code}" for code, n in sorted(errors.items()))
