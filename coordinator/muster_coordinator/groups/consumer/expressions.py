@@ -100,7 +100,7 @@ def take_resolved(state: ConsumerTables, event: RegexesResolved) -> Result:
         changed = changed or (() if known is None else known.topics) != topics
         regexes[regex] = ConsumerGroupRegexValue(topics, event.version, event.resolved_ms)
         effects.record(group.record(REGEX_TYPE, regexes[regex], regex))
-    new_hash = metadata_hash(group.members.values(), regexes, state.topics)
+    new_hash = metadata_hash(group, state.topics, regexes=regexes)
     if changed or new_hash != group.metadata_hash:
         live.checked_version = state.topics.version
         epoch = max(group.epoch, FIRST_EPOCH) + 1

@@ -51,6 +51,7 @@ class ConsumerGroup:
         "target_epoch",
         "target_timestamp_ms",
         "targets",
+        "topic_members",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -65,6 +66,7 @@ class ConsumerGroup:
         self.regexes: dict[str, ConsumerGroupRegexValue] = {}  # resolved
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.regex_members: dict[str, int] = {}  # expression -> members that subscribe to it
+        self.topic_members: dict[str, int] = {}  # topic -> members that subscribe to it by name
         self.owners: dict[bytes, dict[int, str]] = {}  # topic id -> partition -> member id
 
     def __repr__(self) -> str:
@@ -97,9 +99,7 @@ class ConsumerGroup:
         return None if member_id is None else self.member(member_id)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in value.subscribed_topic_names for value in self.members.values()) or any(
-            topic in resolved.topics for resolved in self.regexes.values()
-        )
+        return topic in self.topic_members or any(topic in resolved.topics for resolved in self.regexes.values())
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -175,22 +175,20 @@ class ConsumerGroup:
         if before is not None:
             if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
                 del self.static_members[before.instance_id]
-            self._count_regex(before.subscribed_topic_regex, -1)
+            self._count(before, -1)
         if value is None:
             self.members.pop(member_id, None)
             return
         self.members[member_id] = value
         if value.instance_id is not None:
             self.static_members[value.instance_id] = member_id
-        self._count_regex(value.subscribed_topic_regex, 1)
+        self._count(value, 1)
 
-    def _count_regex(self, regex: str | None, delta: int) -> None:
-        if regex:
-            count = self.regex_members.get(regex, 0) + delta
-            if count:
-                self.regex_members[regex] = count
-            else:
-                del self.regex_members[regex]
+    def _count(self, value: ConsumerGroupMemberValue, delta: int) -> None:
+        for topic in value.subscribed_topic_names:
+            add(self.topic_members, topic, delta)
+        if value.subscribed_topic_regex:
+            add(self.regex_members, value.subscribed_topic_regex, delta)
 
     def _set_current(self, member_id: str, current: Current | None) -> None:
         before = self.current.pop(member_id, None)
@@ -216,3 +214,12 @@ class ConsumerGroup:
                     del owners[partition]
             if not owners:
                 self.owners.pop(topic_id, None)
+
+
+def add(counts: dict[str, int], name: str, delta: int) -> None:
+    """A count of 0 is no entry."""
+    count = counts.get(name, 0) + delta
+    if count:
+        counts[name] = count
+    else:
+        counts.pop(name, None)

@@ -259,7 +259,9 @@ class _Heartbeat:
         epoch = group.epoch or FIRST_EPOCH
         new_hash = group.metadata_hash
         if is_new or changed or self._state.live(group.group_id).checked_version != topics.version:
-            new_hash = metadata_hash(self._members(member, value).values(), group.regexes, topics)
+            before = {member.member_id, self._replaced or member.member_id}
+            gone = [group.members[member_id] for member_id in before if member_id in group.members]
+            new_hash = metadata_hash(group, topics, gone, [value])
         if changed or new_hash != group.metadata_hash:
             epoch += 1
         elif not is_new:

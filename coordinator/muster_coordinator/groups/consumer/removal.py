@@ -84,8 +84,7 @@ def fence(state: ConsumerTables, group: ConsumerGroup, member_ids: list[str], ef
     for regex, count in gone.items():
         if group.regex_members[regex] == count:
             effects.record(group.record(REGEX_TYPE, None, regex))
-    left = [value for member_id, value in group.members.items() if member_id not in member_ids]
-    new_hash = metadata_hash(left, group.regexes, state.topics)
+    new_hash = metadata_hash(group, state.topics, gone=[group.members[member_id] for member_id in member_ids])
     effects.record(group.record(METADATA_TYPE, ConsumerGroupMetadataValue(group.epoch + 1, new_hash)))
 
 

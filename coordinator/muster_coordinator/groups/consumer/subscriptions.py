@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
+from muster_coordinator.groups.consumer.group import ConsumerGroup, add
 from muster_coordinator.groups.consumer.topics import ConsumerTopics
 from muster_coordinator.records.consumer_group import ConsumerGroupMemberValue, ConsumerGroupRegexValue
 
@@ -25,20 +26,31 @@ def ids_of(names: Iterable[str], topics: ConsumerTopics) -> tuple[bytes, ...]:
 
 
 def metadata_hash(
-    members: Iterable[ConsumerGroupMemberValue],
-    regexes: Mapping[str, ConsumerGroupRegexValue],
+    group: ConsumerGroup,
     topics: ConsumerTopics,
+    gone: Iterable[ConsumerGroupMemberValue] = (),
+    come: Iterable[ConsumerGroupMemberValue] = (),
+    regexes: Mapping[str, ConsumerGroupRegexValue] | None = None,
 ) -> int:
-    """Another number when one of the subscribed topics has changed; 0: there is none of them (KIP-1101).
+    """Of the topics that the group will be subscribed to once members are `gone` and `come` and expressions stand for
+    what `regexes` says: another number when one of them has changed; 0: there is none of them (KIP-1101). Takes time
+    in proportion to the topics, not to the members.
 
     Not Kafka's number, which is made by XXH3: a group that changes hands is assigned anew once.
     """
-    names: set[str] = set()
-    used: set[str] = set()
-    for value in members:
-        names.update(value.subscribed_topic_names)
-        used.add(value.subscribed_topic_regex or "")
-    names.update([name for regex in used & regexes.keys() for name in regexes[regex].topics])
+    names, used = dict(group.topic_members), dict(group.regex_members)
+    for values, delta in ((gone, -1), (come, 1)):
+        for value in values:
+            for topic in value.subscribed_topic_names:
+                add(names, topic, delta)
+            if value.subscribed_topic_regex:
+                add(used, value.subscribed_topic_regex, delta)
+    resolved = group.regexes if regexes is None else regexes
+    known = used.keys() & resolved.keys()
+    return _hash({*names, *(topic for regex in known for topic in resolved[regex].topics)}, topics)
+
+
+def _hash(names: set[str], topics: ConsumerTopics) -> int:
     digest = hashlib.blake2b(digest_size=8)
     there_are_any = False
     for name in sorted(names):

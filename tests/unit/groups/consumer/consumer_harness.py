@@ -16,9 +16,10 @@ from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.heartbeat import consumer_heartbeat
 from muster_coordinator.groups.consumer.regexes import resolve
 from muster_coordinator.groups.consumer.removal import on_rebalance_timer, on_session_timer, start_timers
+from muster_coordinator.groups.consumer.subscriptions import metadata_hash
 from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.effects import Effects
-from muster_coordinator.records.consumer_group import decode_consumer_group_record
+from muster_coordinator.records.consumer_group import METADATA_TYPE, decode_consumer_group_record
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.state_machine import Result, SetTimer, TimerKey
 
@@ -170,6 +171,9 @@ class ConsumerHarness:
                 self.timers[timer.key] = self.now_ms + timer.delay_ms
         self.asked += [reply.token for reply in result.replies]
         assert states(self.follower) == states(self.tables) == states(self._copy())
+        for group_id in {record[2].group_id for record in result.records if record[2].type == METADATA_TYPE}:  # type: ignore[union-attr]
+            group = self.tables.groups[group_id]
+            assert group.metadata_hash == metadata_hash(group, self.topics), "what it foresaw is what came"
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
