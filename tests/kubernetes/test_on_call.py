@@ -54,3 +54,16 @@ def test_status_with_the_view_role_tells_of_pods_partitions_and_the_operator(
     assert cluster["operator"]
     assert len(cluster["pods"]) == cluster["declared_pods"]
     assert "NotAsked" not in [each["reason"] for each in cluster["notes"]]
+
+
+def test_doctor_with_the_view_role_reads_all_that_is_in_the_namespace(
+    kubeconfig: Path, muster_cluster: MusterCluster
+) -> None:
+    result = muster(kubeconfig, "doctor", "--json")
+    assert result.returncode in (0, 1), result.stderr
+    (told,) = json.loads(result.stdout)
+    levels = {each["check"]: each["level"] for each in told["findings"]}
+    assert told["cluster"] == muster_cluster.name
+    assert (levels["disruptions"], levels["kubernetes"]) == ("ok", "ok")
+    unknown = {check for check, level in levels.items() if level == "unknown"}
+    assert unknown <= {"zones", "storage class"}, "the others are in the namespace, where muster-view is bound"

@@ -186,6 +186,8 @@ class FakeKubernetes:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.path in ("/api", "/apis") or request.path in RESOURCES:
             return web.json_response(_discovery(request.path, self.lacks))
+        if request.path == "/version":
+            return web.json_response({"gitVersion": "v1.34.1"})
         target = Target.of(request.path)
         if target.plural in self.lacks:
             return web.Response(status=404, text="404 page not found")

@@ -53,6 +53,8 @@ class RecordedServer:
         return {"items": [each for each in items if labels_match(each, label_selector)]}
 
     async def get(self, path: str) -> Json:
+        if path == "/version":
+            return {"gitVersion": "v1.34.1"}
         target = self._target(path, "get")
         for each in self.objects.get(target.plural, ()):
             if (each["metadata"].get("namespace", ""), each["metadata"]["name"]) == (target.namespace, target.name):

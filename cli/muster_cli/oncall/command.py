@@ -51,3 +51,20 @@ def explain(asked: str, cluster: str, kind: Kind | None, as_json: bool, **option
 
     where = Where.of(options)
     raise SystemExit(asyncio.run(run_explain(where, cluster, asked, kind or "auto", as_json=as_json)))
+
+
+@click.command()
+@click.argument("cluster", metavar="[CLUSTER]", default="")
+@where_options
+@click.option("--all", "-a", "show_all", is_flag=True, help="Show what is in order as well.")
+@JSON
+def doctor(cluster: str, show_all: bool, as_json: bool, **options: Any) -> None:
+    """Say what stands between a cluster on Kubernetes and production, each with a reason and a fix.
+
+    Exit codes: 0 nothing that must be mended (there may be advice), 1 something must, 2 wrong usage or not to be
+    reached.
+    """
+    from muster_cli.oncall.looking import run_doctor
+
+    where = Where.of(options)
+    raise SystemExit(asyncio.run(run_doctor(where, cluster, show_all=show_all, as_json=as_json)))

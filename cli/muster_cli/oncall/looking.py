@@ -12,10 +12,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from muster_cli.oncall.doctor import diagnose
 from muster_cli.oncall.explain import Kind, find
 from muster_cli.oncall.explain import explain as explained
+from muster_cli.oncall.facts import read_facts
 from muster_cli.oncall.options import Where
-from muster_cli.oncall.screen import explanation, screen
+from muster_cli.oncall.screen import diagnosis, explanation, screen
 from muster_cli.oncall.seen import Reader, Unreachable
 from muster_cli.oncall.status import StatusReport, build_status
 
@@ -100,3 +102,18 @@ async def run_explain(where: Where, cluster: str, asked: str, kind: Kind, *, as_
         for each in told:
             console().print(explanation(each, now))
     return NEEDS_PERSON if any(each.needs_person for each in told) else HEALTHY
+
+
+async def run_doctor(where: Where, cluster: str, *, show_all: bool, as_json: bool) -> int:
+    """Print what stands between clusters and production. The exit code. Raises Unreachable."""
+    async with where.kubernetes(cluster) as reader:
+        facts = [await read_facts(reader, each) for each in await reader.look()]
+    told = [diagnose(each, time.time()) for each in facts]
+    if as_json:
+        click.echo(msgspec.json.encode(told))
+    elif not told:
+        console().print("no CoordinatorCluster")
+    else:
+        for each in told:
+            console().print(diagnosis(each, show_all=show_all), soft_wrap=True)
+    return HEALTHY if all(each.ready for each in told) else NEEDS_PERSON

@@ -14,6 +14,7 @@ from muster_cli.errors import CliUsageError
 from muster_cli.local.data_dir import DataDir, default_data_dir
 
 if TYPE_CHECKING:
+    from muster_cli.oncall.kubernetes import KubernetesReader
     from muster_cli.oncall.seen import Reader
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -56,6 +57,14 @@ class Where:
 
             yield EmbeddedReader(self.embedded)
             return
+        async with self.kubernetes(name) as reader:
+            yield reader
+
+    @asynccontextmanager
+    async def kubernetes(self, name: str) -> AsyncIterator[KubernetesReader]:
+        """Likewise, for what only Kubernetes has. Raises CliUsageError as well."""
+        if self.embedded is not None:
+            raise CliUsageError("this command looks at Kubernetes only")
         from muster_cli.oncall.kubernetes import kubernetes_reader
 
         async with kubernetes_reader(

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from muster_cli.oncall.doctor import Diagnosis
 from muster_cli.oncall.explain import Explanation
 from muster_cli.oncall.status import ClusterReport, PartitionLine, PodLine, StatusReport
 from muster_cli.oncall.verdict import Note, age_s
@@ -45,6 +46,22 @@ def explanation(told: Explanation, now: float) -> RenderableType:
     for word, sentences in (("where", told.where), ("why", told.why), ("next", told.next)):
         parts += [Text.from_markup(f"[bold]{word:5}[/]  {escape(each)}") for each in sentences]
     return Group(*parts, "", replicas) if told.replicas else Group(*parts)
+
+
+LEVELS = {"must": "red", "advice": "yellow", "unknown": "cyan", "ok": "green"}
+
+
+def diagnosis(told: Diagnosis, *, show_all: bool) -> RenderableType:
+    """One cluster: a line for each finding, and one for its fix, to be copied."""
+    shown = [each for each in told.findings if show_all or each.level != "ok"]
+    counts = ", ".join(f"{sum(each.level == level for each in told.findings)} {level}" for level in LEVELS)
+    parts: list[RenderableType] = [Text.from_markup(f"[bold]{told.namespace}/{told.cluster}[/]  {counts}")]
+    for each in shown:
+        line = f"[{LEVELS[each.level]}]{each.level:7}[/] [bold]{each.check}[/]: {escape(each.reason)}"
+        parts.append(Text.from_markup(line))
+        if each.fix:
+            parts.append(Text(f"        fix: {each.fix}"))
+    return Group(*parts)
 
 
 def ago(time: str, now: float) -> str:

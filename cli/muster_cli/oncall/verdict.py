@@ -101,8 +101,13 @@ def _judge_operator(seen: Seen, lists: _Lists) -> None:
     if seen.operator is None:
         lists.notes.append(Note("operator", "NotAsked", "its Lease may not be read, so whether one acts is not known"))
     elif not seen.operator.acts(lists.now):
-        who = f"{seen.operator.holder} holds" if seen.operator.holder else "nobody holds"
-        text = f"no operator acts: {who} the Lease muster-operator in time; nothing is elected or mended meanwhile"
+        holder = seen.operator.holder
+        why = (
+            f"{holder} has not renewed the Lease muster-operator"
+            if holder
+            else "nobody holds the Lease muster-operator"
+        )
+        text = f"no operator acts: {why}; nothing is elected or mended meanwhile"
         lists.add(Note("operator", "NoOperator", text), 0.0)
 
 

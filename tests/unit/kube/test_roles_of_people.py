@@ -8,6 +8,7 @@ import yaml
 from tests.support.recorded_clusters import NAMESPACE, RecordedServer, recorded
 from tests.support.rights import Right, granted
 
+from muster_cli.oncall.facts import read_facts
 from muster_cli.oncall.kubernetes import KubernetesReader
 
 REPOSITORY = Path(__file__).parents[3]
@@ -26,6 +27,15 @@ async def test_view_may_read_what_status_reads() -> None:
     server = RecordedServer(recorded("healthy"))
     await KubernetesReader(server.client, NAMESPACE).look()
     assert ("offsetspartitions", "list") in server.asked
+    assert server.asked - verbs("muster-view") == set()
+
+
+async def test_view_may_read_what_doctor_reads() -> None:
+    server = RecordedServer(recorded("healthy"))
+    reader = KubernetesReader(server.client, NAMESPACE)
+    (seen,) = await reader.look()
+    await read_facts(reader, seen)
+    assert {("storageclasses", "list"), ("nodes", "list"), ("networkpolicies", "list")} <= server.asked
     assert server.asked - verbs("muster-view") == set()
 
 

@@ -225,3 +225,14 @@ async def test_explain_exits_with_0_for_a_led_partition_1_for_one_that_waits_and
         code, out, _ = await typed.run("explain", "0", "orders", "-n", "shop", "--json")
         assert (code, json.loads(out)[0]["state"]) == (1, "Leaderless")
         assert (await typed.run("explain", "billing", "-n", "shop", "--transactional-id"))[0] == 2
+
+
+async def test_doctor_exits_with_1_where_something_must_be_mended_and_looks_at_kubernetes_only(tmp_path: Path) -> None:
+    async with api_server(tmp_path, "healthy") as (kubernetes, typed):
+        code, out, _ = await typed.run("doctor", "-n", "shop")
+        assert (code, "no NetworkPolicy selects the pods" in out) == (1, True)
+        code, out, _ = await typed.run("doctor", "orders", "-n", "shop", "--json")
+        (told,) = json.loads(out)
+        assert (told["cluster"], told["ready"]) == ("orders", False)
+        assert (await typed.run("doctor", "--local"))[0] == 2
+    assert not {verb for verb, _ in kubernetes.requests} - {"GET"}, "it only reads"

@@ -138,7 +138,7 @@ async def test_object_that_no_operator_has_looked_at_needs_a_person() -> None:
     assert [each.reason for each in (await report(objects)).needs_person] == ["NotSeen"]
 
 
-@pytest.mark.parametrize(("holder", "who"), [("muster-system/operator", "operator holds"), ("", "nobody")])
+@pytest.mark.parametrize(("holder", "who"), [("muster-system/operator", "operator has not renewed"), ("", "nobody")])
 async def test_operator_that_does_not_renew_its_lease_is_missed(holder: str, who: str) -> None:
     objects = recorded("healthy")
     objects["leases"][0]["spec"]["holderIdentity"] = holder
