@@ -294,8 +294,8 @@ class Checker:
             return self._partition.statements.has_acked(log_id, leads, offset)
         if holder is None:
             return False
-        storage = holder.storage
-        return storage.durable.end >= offset and storage.durable.epoch_before(offset) == epoch
+        durable = holder.storage.durable
+        return (durable.end >= offset and durable.epoch_before(offset) == epoch) or holder.has_acked_last(epoch, offset)
 
     # -- states -------------------------------------------------------------------------------------------------------
 

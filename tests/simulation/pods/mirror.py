@@ -251,6 +251,12 @@ class Mirror:
     def acks(self, ack: Ack) -> None:
         self._acked = self._acked.up_to(ack.epoch, ack.end, ack.incarnation)
 
+    def has_acked_last(self, epoch: int, offset: int) -> bool:
+        """Its process ended in the effects that sent the ack, before anybody looked at its log. At its next start
+        `_recovered` looks whether the record is there."""
+        ended = self.host is None and not self.storage.power_lost
+        return ended and self._acked.epoch == epoch and self._acked.end >= offset
+
     # -- the log ------------------------------------------------------------------------------------------------------
 
     def cleans(self) -> None:
