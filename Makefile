@@ -116,6 +116,7 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	@# no cache: which imports are ours depends on the tree, and the cache does not see that
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
+	$(BIN)/python hack/plain_english.py
 	$(BIN)/mypy
 	MYPYPATH=bench:hack $(BIN)/mypy bench hack
 	$(BIN)/lint-imports

@@ -310,7 +310,7 @@ class TokenSettings:
 
 @dataclass(frozen=True)
 class AccessSettings:
-    """Who may do what. Without `muster.acls.file` and `muster.access.from.operator` everybody may do everything."""
+    """The rights of users. Without `muster.acls.file` and `muster.access.from.operator` everybody may do everything."""
 
     acls_file: str = _path()
     """An absolute path: the ACLs, as [access.md](access.md) describes them, read again when the file changes. A pod

@@ -16,4 +16,4 @@ class Clock:
 
 
 SYSTEM_CLOCK = Clock()
-"""Of the machine."""
+"""The clock of the machine."""

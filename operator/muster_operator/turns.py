@@ -1,4 +1,4 @@
-"""Whose pods are replaced: one cluster at a time of those that an operator process looks after."""
+"""Turns at replacing pods: one cluster at a time of those that an operator process looks after."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Turns:
         self._until = 0.0
 
     def other(self, key: ClusterKey, now: float) -> ClusterKey | None:
-        """Who has the turn, unless it is this cluster; None: nobody."""
+        """The cluster that has the turn, if it is another one; else None."""
         return self._holder if self._holder != key and now < self._until else None
 
     def take(self, key: ClusterKey, now: float, longest_s: float) -> None:

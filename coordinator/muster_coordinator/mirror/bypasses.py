@@ -15,7 +15,7 @@ from muster_coordinator.records.group_metadata import GroupMember, GroupMetadata
 from muster_coordinator.records.structs import OffsetCommitRecord
 
 GROUPS_MAX = 1_000
-"""Of one partition, that are remembered."""
+"""The most groups of one partition that are remembered."""
 _LONGEST = 256
 """Characters of a group's id or a client's: Kafka takes 32 KiB."""
 _CLIENTS_NAMED = 3

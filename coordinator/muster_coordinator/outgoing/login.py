@@ -16,7 +16,7 @@ from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import FrameReader, encode_request_frame
 
 ANSWER_BYTES_MAX = 64 << 10
-"""Of an answer during the login; what Kafka answers takes some hundred bytes."""
+"""The longest answer that a login accepts; those of Kafka take some hundred bytes."""
 _ROUNDS_MAX = 4
 _HANDSHAKE_VERSION = 1
 

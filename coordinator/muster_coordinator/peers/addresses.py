@@ -51,7 +51,7 @@ class PeerAddresses:
         return self._shown.get(log_id) or self._by_log_id.get(log_id)
 
     def address_of(self, pod: str) -> Address | None:
-        """Of any other pod, whether it shares a partition or not; None: it is not known."""
+        """The address of any other pod, whether it shares a partition or not; None: it is not known."""
         return self._addresses.get(pod) or self._guests.get(pod)
 
     def log_ids_of(self, pod: str) -> list[str]:

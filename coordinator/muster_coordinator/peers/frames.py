@@ -39,8 +39,8 @@ class HelloError(Exception):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Who speaks, and whom it means. `address`: HOST:PORT of the speaker's own peer listener. `cluster_id` "": no
-    metadata image has named it yet."""
+    """The names of the pod that speaks and of the one that it means. `address`: HOST:PORT of the speaker's own peer
+    listener. `cluster_id` "": no metadata image has named it yet."""
 
     magic: str
     version: int

@@ -8,7 +8,8 @@ from muster_coordinator.pod.cluster_view import ClusterView
 
 
 class DeclaredTopics:
-    """Of a cluster that takes any topic, the others have no id: members of these groups get nothing of them."""
+    """The topics that the cluster declares. In one that takes any topic the others have no id: members of groups of the
+    consumer protocol get nothing of them."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view

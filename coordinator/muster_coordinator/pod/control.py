@@ -28,7 +28,7 @@ from muster_coordinator.settings import PeerSettings
 
 @dataclass(frozen=True)
 class PodIdentity:
-    """Who this process is. `boot_id` is the machine's; `uid` the Kubernetes pod's, or any text that changes per run."""
+    """The names of this process. `boot_id` is the machine's; `uid` the Kubernetes pod's, or a text of this run only."""
 
     name: str
     node_id: int

@@ -60,7 +60,10 @@ class Opening:
         self._rebuilt: set[int] = set()  # partitions whose log is being set aside
 
     def lock(self, partition: int) -> asyncio.Lock:
-        """Who has it opens, starts or removes the replica of `partition`; taken before its host's `log_lock`."""
+        """The lock under which the replica of `partition` is opened, started or removed.
+
+        It is taken before the `log_lock` of the replica's host.
+        """
         return self._locks.setdefault(partition, asyncio.Lock())
 
     async def open(self, host: ReplicaHost) -> None:

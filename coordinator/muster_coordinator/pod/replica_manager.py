@@ -285,7 +285,7 @@ class ReplicaManager:
             answer.refuse(ErrorCode.NOT_COORDINATOR)
 
     def set_learners(self, partition: int, log_ids: tuple[str, ...]) -> None:
-        """Who else gets the log of `partition` while this pod leads it. Does nothing if that is so already."""
+        """Names the learners that get the log of `partition` too while this pod leads it; again: does nothing."""
         host = self.hosts.get(partition)
         if host is not None:
             host.set_learners(tuple(log_id for log_id in log_ids if log_id != host.replica.log_id))

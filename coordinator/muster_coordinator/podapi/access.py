@@ -1,4 +1,4 @@
-"""Who may call what on a pod that knows its callers by their certificates (ADR 30).
+"""The rights of callers that a pod knows by their certificates (ADR 30).
 
 A reader may read; everything else, and to watch as the operator, needs the operator. Plain connections, which have no
 certificate, may call everything: whoever turns TLS off keeps the port closed by other means.

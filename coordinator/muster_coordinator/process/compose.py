@@ -296,7 +296,7 @@ def _machines(
 
 
 def new_kafka_uuid() -> str:
-    """As Kafka writes its Uuid: 22 characters. None begins with a dash, which command lines take for an option."""
+    """A random id as Kafka writes its Uuid, 22 characters. None begins with a dash, as options of commands do."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

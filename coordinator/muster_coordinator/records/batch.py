@@ -288,8 +288,8 @@ def batch_bytes(records: Iterable[Encodable]) -> int:
 
 
 def split_records(records: Iterable[_EncodableT], bytes_max: int) -> Iterator[list[_EncodableT]]:
-    """As few batches in order as hold the records with at most `bytes_max` each; what is encoded together stays
-    together, and may be larger alone."""
+    """Splits records, in order, into as few batches of at most `bytes_max` as hold them; what is encoded together
+    stays together, and may be larger alone."""
     part: list[_EncodableT] = []
     size = HEADER_BYTES
     for record in records:

@@ -161,7 +161,7 @@ def encode_consumer_group_key(record_type: int, group_id: str, name: str = "") -
 
 
 def decode_consumer_group_record(key: bytes, value: bytes | None) -> ConsumerGroupRecord:
-    """Of a key of a type of this module. Raises RecordDecodeError, UnsupportedValueVersionError."""
+    """The record of a key whose type is one of this module. Raises RecordDecodeError, UnsupportedValueVersionError."""
     record_type = int.from_bytes(key[:2], "big", signed=True)
     cursor = Cursor(key, 2, _NAMES[record_type] + "Key")
     group_id = cursor.string()

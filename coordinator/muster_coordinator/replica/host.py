@@ -501,7 +501,7 @@ class ReplicaHost:
         self.role.stepped_down(effect)
 
     def state_changed(self, shard: Shard) -> None:
-        """Of a shard of this replica. One that FAILED by itself must not lead on with what is in memory."""
+        """A shard of this replica has another state. One that FAILED must not lead on with what is in memory."""
         if shard.state is ShardState.FAILED and shard is self.shard:
             self.role.release()
             self.give_up(shard.message)

@@ -68,7 +68,7 @@ class Storage(Protocol):
     """The pod's data directory. The methods block, but `why_full`."""
 
     pace: Pace
-    """Of the disk that has the journal and the promises."""
+    """The pace of the disk that has the journal and the promises."""
 
     def why_full(self) -> str:
         """Why no replica here should begin to lead, "" if there is room. Does not wait for the disk."""

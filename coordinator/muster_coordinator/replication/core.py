@@ -150,7 +150,7 @@ class ReplicaCore:
 
     @property
     def highest_epoch(self) -> int:
-        """That any replica was seen to have promised."""
+        """The highest epoch that any replica was seen to have promised."""
         return self._leadership.highest_epoch
 
     @property
@@ -173,7 +173,7 @@ class ReplicaCore:
         self._leadership.quiet_since_ms = now_ms
 
     def set_learners(self, learners: tuple[str, ...], now_ms: int) -> list[Effect]:
-        """Who else gets the log of this leader."""
+        """Names the learners that get the log of this leader too."""
         return self._event(now_ms, lambda: self._leadership.set_learners(learners))
 
     def lost_data(self, now_ms: int) -> list[Effect]:

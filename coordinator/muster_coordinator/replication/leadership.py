@@ -1,4 +1,4 @@
-"""Who this replica is to its partition: follower, candidate or leader; and the calls that change it.
+"""The role of this replica in its partition: follower, candidate or leader; and the calls that change it.
 
 Everything that promises an epoch goes through `promise`: promising a higher epoch and ending one's own leadership is
 one step. Rules: replication.md, "Promise", "Election", "Resignation", "The operator, liveness, self-nomination".

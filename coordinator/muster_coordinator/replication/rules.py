@@ -46,7 +46,7 @@ class Rules:
         return Verdict.REFUSE
 
     def promised_leader(self, promise: Promise, epoch: int, leader: str) -> str:
-        """Who is written into the promise of `epoch`: the first who asks, for good."""
+        """The leader that is written into the promise of `epoch`: the first that asks, for good."""
         return leader
 
     def promise_is_stored(self) -> bool:

@@ -17,8 +17,8 @@ class Sets(msgspec.Struct, frozen=True, gc=False):
     replicas: tuple[str, ...]
     previous_replicas: tuple[str, ...] = ()
     loss_epoch: int = -1
-    """As a leader-change record says: the last epoch, its own or an earlier one, whose leader was elected in spite of a
-    loss of data; -1: there is none, or this is not from a leader-change record."""
+    """The last epoch, by a leader-change record, its own or an earlier one, whose leader was elected in spite of a loss
+    of data; -1: there is none, or this is not from such a record."""
 
     @property
     def each(self) -> tuple[tuple[str, ...], ...]:

@@ -317,7 +317,7 @@ class WriteTxnMarkerResponse(_Message, frozen=True):
 
 
 class DescribeProducersRequest(_Message, frozen=True):
-    """Of this offsets partition."""
+    """Asks for the producers of this offsets partition."""
 
 
 class OpenProducer(_Message, frozen=True):

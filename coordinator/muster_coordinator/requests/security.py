@@ -113,7 +113,7 @@ class DescribeUserScramCredentialsResponse(_Message, frozen=True):
 
 
 class AlterUserScramCredentialsRequest(_Message, frozen=True):
-    """Whom it is about. What it says of passwords is not even read."""
+    """The users that a request is about. What it says of passwords is not even read."""
 
     users: tuple[str, ...]
 

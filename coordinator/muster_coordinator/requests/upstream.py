@@ -16,7 +16,7 @@ class PartitionToFetch(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchRecordsRequest(msgspec.Struct, frozen=True, gc=False):
-    """Of one topic, outside of fetch sessions, with control batches and open transactions (read_uncommitted)."""
+    """A Fetch of one topic, without a fetch session, with control batches and open transactions (read_uncommitted)."""
 
     topic_id: bytes
     partitions: tuple[PartitionToFetch, ...]

@@ -1,4 +1,4 @@
-"""Who somebody is, and what they may do: identities, ACLs, credentials; TLS, and the names that certificates carry.
+"""Identities, and what they may do: ACLs, credentials; TLS, and the names that certificates carry.
 
 `acls` is pure. Imports nothing of ours.
 """

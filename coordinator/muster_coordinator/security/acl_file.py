@@ -41,7 +41,7 @@ class AclEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Entry(AclEntry, frozen=True, forbid_unknown_fields=True):
-    """Of the file: what a person has mistyped is an error."""
+    """An entry of the file: a field that a person has mistyped is an error."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

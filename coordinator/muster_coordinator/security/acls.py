@@ -54,7 +54,7 @@ class Permission(IntEnum):
 
 
 WILDCARD = "*"
-"""As a literal name: every resource of the type. As a host: every host."""
+"""Every resource of the type, where it is a literal name; every host, where it is a host."""
 EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The one resource of type CLUSTER (Kafka: Resource.CLUSTER_NAME)."""

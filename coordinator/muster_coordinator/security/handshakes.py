@@ -41,8 +41,8 @@ Factory = Callable[[], asyncio.Protocol]
 
 @dataclass(frozen=True)
 class Door:
-    """Of a port that keeps descriptors back: a connection whose own is not below `descriptors` is closed at once
-    (`tuning.descriptors`), and `full` is told the other host; None: the port logs it, ever more rarely."""
+    """The door of a port that keeps descriptors back: a connection whose own is not below `descriptors` is closed at
+    once (`tuning.descriptors`), and `full` is told the other host; None: the port logs it, ever more rarely."""
 
     descriptors: int
     full: Callable[[str], None] | None = None

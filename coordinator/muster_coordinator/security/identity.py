@@ -1,4 +1,4 @@
-"""Who a connection belongs to: a principal of Kafka's form, and the address that it came from."""
+"""The owner of a connection: a principal of Kafka's form, and the address that it came from."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _of_plain(token: bytes) -> str:
 
 
 def _of_claim(token: bytes, name_claim: str) -> str:
-    """Of a JSON Web Token (RFC 7519), whose second part is its claims."""
+    """The name that a JSON Web Token (RFC 7519) claims, in its second part."""
     if token.lower().count(b"\x01auth=") != 1:
         return ""
     try:

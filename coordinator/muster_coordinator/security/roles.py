@@ -1,4 +1,4 @@
-"""Who may stand at the other end of a connection inside a cluster: the names that certificates carry (ADR 30).
+"""Roles at the other end of a connection inside a cluster: the names that certificates carry (ADR 30).
 
     muster://<namespace>/<cluster>/operator
     muster://<namespace>/<cluster>/pod/<pod>
@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who a certificate was given to. `cluster`: `<namespace>/<name>`. `pod`: name or ANY_POD, of a pod only."""
+    """The owner of a certificate. `cluster`: `<namespace>/<name>`. `pod`: name or ANY_POD, of a pod only."""
 
     cluster: str
     role: Role

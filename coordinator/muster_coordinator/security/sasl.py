@@ -15,7 +15,7 @@ MayActFor = Callable[[str], bool]
 
 
 def nobody_acts(user: str) -> bool:
-    """As in Kafka."""
+    """No user may log in on behalf of others, as in Kafka."""
     return False
 
 

@@ -19,7 +19,7 @@ from muster_coordinator.security.sasl import MayActFor, SaslError, nobody_acts
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Mechanism -> name of its hash."""
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16_384
-"""As in Kafka (ScramMechanism)."""
+"""The bounds of Kafka (ScramMechanism)."""
 DEFAULT_ITERATIONS = 8192
 
 _BASE64 = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?"
@@ -141,7 +141,7 @@ class ScramServer:
 
 
 def claimed_by_scram(token: bytes) -> str:
-    """Whom a client's first message names; "" for a delegation token, whose name is no user's (Kafka takes its
+    """The user that a client's first message names; "" for a delegation token, whose name is no user's (Kafka takes its
     `tokenauth=TRUE` as well), for a login on behalf of somebody else, and for other messages."""
     message = _CLIENT_FIRST.fullmatch(token.decode("ascii", errors="replace"))
     if message is None or "tokenauth=" in message["extensions"].lower():
@@ -153,7 +153,7 @@ OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorizati
 
 
 def write_credential(credential: ScramCredential) -> str:
-    """As Kafka writes it (ScramCredentialUtils)."""
+    """The credential in the form in which Kafka writes it (ScramCredentialUtils)."""
     salt, stored, server = (
         base64.b64encode(each).decode() for each in (credential.salt, credential.stored_key, credential.server_key)
     )

@@ -22,7 +22,7 @@ logger = structlog.get_logger(__name__)
 CERTIFICATE, KEY, AUTHORITIES = "tls.crt", "tls.key", "ca.crt"
 
 Certificate = dict[str, Any]
-"""As `ssl.SSLSocket.getpeercert` gives it; empty: the other side showed none."""
+"""A certificate as `ssl.SSLSocket.getpeercert` gives it; empty: the other side showed none."""
 
 Check = Callable[[Certificate, str], None]
 """Is called in the handshake with the verified certificate of the other side and the name that the client dialled (""
@@ -191,7 +191,7 @@ class WatchedContext:
 
 
 class Tls(WatchedContext):
-    """Of one side that shows a certificate."""
+    """The TLS of a side that shows a certificate."""
 
     def __init__(self, files: TlsFiles, make: Callable[[TlsFiles], ssl.SSLContext]) -> None:
         """Reads the files. Raises TlsError."""

@@ -69,7 +69,7 @@ class Users:
 
 
 def _work(credentials: Mapping[str, ScramCredential]) -> tuple[str, int]:
-    """As of `Users.any`."""
+    """Mechanism and iterations of one user, as `Users.any` gives them."""
     mechanism, credential = next(iter(credentials.items()))
     return HASHES[mechanism], credential.iterations
 

@@ -36,15 +36,15 @@ class DescriptorShares:
 
     limit: int
     clients: int
-    """Of Kafka's clients: a quarter is kept back from them."""
+    """The share of Kafka's clients: a quarter is kept back from them."""
     inner: int
-    """Of the pod API, probes and metrics. The last eighth is for files and the connections to other pods."""
+    """The share of the pod API, probes and metrics. The last eighth is for files and the connections to other pods."""
     relayed: int
-    """Of the gateway's clients: each needs one more descriptor at least, for a connection to a broker or pod."""
+    """The share of the gateway's clients: each needs at least one more, for a connection to a broker or pod."""
 
 
 def descriptor_shares() -> DescriptorShares:
-    """Of the limit as it is now."""
+    """The shares of the limit as it is now."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DescriptorShares(limit, limit - limit // 4, limit - limit // 8, limit // 2)
 

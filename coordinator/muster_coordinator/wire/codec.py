@@ -140,7 +140,7 @@ class Reader:
             self._position = primitives.skip_tagged_fields(self._frame, self._position)
 
     def tagged_values(self) -> dict[int, bytes]:
-        """As `tagged_fields`, with what stands in them, by tag."""
+        """Reads tagged fields as `tagged_fields` does, and gives what stands in them, by tag."""
         values: dict[int, bytes] = {}
         if self._flexible:
             count, self._position = primitives.uvarint(self._frame, self._position)
@@ -214,7 +214,7 @@ class Writer:
         self._length(count)
 
     def packed_array(self, count: int, elements: bytes) -> None:
-        """Of elements that are bytes already."""
+        """Writes an array of elements that are bytes already."""
         self._length(count)
         self._out += elements
 

@@ -32,7 +32,7 @@ def encode_response(version: int, response: SaslAuthenticateResponse) -> bytes:
 
 
 CLIENT_VERSION = 1
-"""Of the requests with which we log in ourselves."""
+"""The version of the requests with which Muster itself logs in."""
 
 
 def encode_request(token: bytes) -> bytes:

@@ -74,7 +74,7 @@ class Storage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 TAKEN_NAMES = ("kafka", "api", "peer", "probes", "metrics", "pods", "bootstrap")
-"""Of ports of a pod and of Services: no listener has one of these names."""
+"""Names of ports of a pod and of Services: no listener has one of them."""
 
 
 class Listener(msgspec.Struct, frozen=True, rename="camel"):
@@ -160,7 +160,7 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 ClockTime = Annotated[str, Meta(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$", max_length=5)]
-"""Of the day, such as 22:30."""
+"""A time of the day, such as 22:30."""
 
 
 class Window(msgspec.Struct, frozen=True, rename="camel"):

@@ -289,7 +289,7 @@ def _definition(kind: Kind) -> dict[str, Any]:
 
 
 def fingerprint(spec: dict[str, Any]) -> str:
-    """Of a definition, so that an operator knows whether the API server has the one that it was made with."""
+    """A hash of a definition. By it an operator knows whether the API server has the one that it was made with."""
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:16]
 
 

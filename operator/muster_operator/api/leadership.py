@@ -1,4 +1,4 @@
-"""Who leads the partitions of a topic, and which replicas count: the record that elections rest on.
+"""The leaders of the partitions of a topic, and the replicas that count: the record that elections rest on.
 
 It is one field of `OffsetsTopic.status`, so one compare-and-swap of one object records any number of partitions, and no
 epoch is ever issued to two pods (ADR 21).

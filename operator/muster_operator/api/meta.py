@@ -38,7 +38,7 @@ ComputeQuantity = (
         Meta(pattern=r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?$", max_length=32),
     ]
 )
-"""As in core/v1: a number or a text, such as 1, "0.5", 500m, 1Gi or 1e3."""
+"""A quantity as in core/v1: a number or a text, such as 1, "0.5", 500m, 1Gi or 1e3."""
 Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=16)]
 Conditions = Annotated[
     tuple[Condition, ...],

@@ -39,7 +39,7 @@ class Cache(Generic[T]):
         return -1 if found is None else found[0]
 
     def names(self) -> Iterable[Name]:
-        """Of every object."""
+        """The names of all objects."""
         return self._objects.keys()
 
     def values(self) -> Iterable[T]:

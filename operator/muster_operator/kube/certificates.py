@@ -233,7 +233,7 @@ class Certificates:
 
 
 def _secrets(cluster: CoordinatorCluster, record: ClusterCertificates) -> Iterator[Json]:
-    """Of pods and readers."""
+    """The Secrets with the certificates of pods and readers."""
     bundle = record.authorities.bundle
     for name, leaf in ((pod_secret_name(cluster), record.pods), (reader_secret_name(cluster), record.reader)):
         files = ((CERTIFICATE, leaf.certificate), (KEY, leaf.key), (AUTHORITIES, bundle))

@@ -90,7 +90,7 @@ def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> t
 
 
 def rebalance_news(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
-    """That replicas begin to move, are deferred, or have all moved: what to post of it as an event."""
+    """The condition to post as an Event when replicas begin to move, are deferred, or have all moved; else None."""
     was, now = (find_condition(each, ConditionType.REBALANCING) for each in (before, after))
     if now is not None:
         return now if was is None or was.reason != now.reason else None

@@ -26,7 +26,7 @@ def external_services(cluster: CoordinatorCluster) -> Iterator[tuple[str, Manife
 
 
 def service_name(cluster: str, listener: str, ordinal: int) -> str:
-    """Of the Service of one pod."""
+    """The name of the Service of one pod."""
     return f"{cluster}-{listener}-{ordinal}"
 
 

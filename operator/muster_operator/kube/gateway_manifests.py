@@ -32,7 +32,7 @@ GATEWAY_LABEL = f"{GROUP}/gateway"
 """On the pods of a gateway, in place of the label of the cluster's own pods: autoscalers select by that one."""
 
 TLS_VOLUME = "gateway-tls"
-"""Of the listener's Secret."""
+"""The volume with the listener's Secret."""
 
 BOOTSTRAP_PORT = 9092
 BROKER_PORTS = 9100
@@ -41,7 +41,7 @@ READY_PORT = 9642
 
 
 def gateway_name(cluster: str) -> str:
-    """Of the Deployment, the Service and the budget."""
+    """The name of the Deployment, the Service and the budget."""
     return f"{cluster}-gateway"
 
 
@@ -118,7 +118,7 @@ def gateway_deployment(cluster: CoordinatorCluster, image: str, addresses: Mappi
 
 
 def gateway_settings(cluster: CoordinatorCluster, addresses: Mapping[str, str]) -> dict[str, str]:
-    """Of each gateway process."""
+    """The settings of each gateway process."""
     gateway, upstream = gateway_of(cluster), cluster.spec.upstream
     assert upstream is not None
     host = gateway.advertised_host or _host(cluster, gateway_name(cluster.metadata.name), addresses)

@@ -229,8 +229,8 @@ def may_be_secured(live: Manifest | None) -> bool:
 
 
 def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
-    """Of all that a person declares of the pod template, and of nothing that is as it is by default: a later version of
-    the operator has more fields, and must not take their defaults for a change.
+    """A hash of all that a person declares of the pod template, and of nothing that is as it is by default: a later
+    version of the operator has more fields, and must not take their defaults for a change.
     """
     spec = cluster.spec
     said: Manifest = {
@@ -248,7 +248,7 @@ def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
 
 
 def fingerprint(said: Manifest) -> str:
-    """Of what is said; a template is as it is by default as far as nothing is."""
+    """A hash of what is said; where a template says nothing, it is as it is by default."""
     known = {name: _beyond_defaults(each) if isinstance(each, PodTemplate) else each for name, each in said.items()}
     declared = {name: each for name, each in known.items() if each}
     return hashlib.sha256(msgspec.json.encode(declared, order="deterministic")).hexdigest()[:16]
@@ -296,7 +296,7 @@ def secret_volumes(secrets: Mapping[str, str]) -> Manifest:
 
 
 def secret_mounts(volumes: Iterable[str]) -> list[Manifest]:
-    """Of a container, for these volumes."""
+    """The mounts of a container for these volumes."""
     return [{"name": each, "mountPath": f"{ROOT}/{each}", "readOnly": True} for each in volumes]
 
 
@@ -424,7 +424,7 @@ def own_labels(cluster: CoordinatorCluster) -> dict[str, str]:
 
 
 def metadata_of(cluster: CoordinatorCluster, name: str) -> Manifest:
-    """Of an object that belongs to the cluster."""
+    """The metadata of an object that belongs to the cluster."""
     return {
         "name": name,
         "namespace": cluster.metadata.namespace,

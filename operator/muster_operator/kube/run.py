@@ -180,7 +180,7 @@ async def _resync(load: Callable[[], Awaitable[None]], again: asyncio.Event) -> 
 
 
 async def _watch_what_comes(store: KubeStore, watch: Watch) -> None:
-    """Of kinds whose definition, or the right to which, came after this operator."""
+    """Watches kinds whose definition, or the right to which, came after this operator."""
     while True:
         await store.lacking.wait()
         await asyncio.sleep(LOOK_EVERY_S)

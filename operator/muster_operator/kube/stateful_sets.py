@@ -23,7 +23,7 @@ class StatefulSets:
         return self._cache.get(_name(key))
 
     def revision(self, key: ClusterKey) -> str:
-        """Of the template that pods are made of, as the controller said last; "" if it said nothing yet."""
+        """The revision of the template that pods are made of, as the controller said last; "": it said nothing."""
         return self._revisions.get(key, "")
 
     def is_older(self, raw: Json) -> bool:

@@ -231,7 +231,7 @@ class KubeStore:
                 self._events.put(resource.__name__, seen.metadata, condition)
 
     def _tell_of_removals(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:
-        """Of logs that were to be deleted and are gone; not of those that are in use again."""
+        """Posts an Event for each log that was to be deleted and is gone; none for one that is in use again."""
         counted = (*status.left, *status.replicas, *status.learners)
         for each in seen.status.left:
             if each not in counted and self._events is not None:

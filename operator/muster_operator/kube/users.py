@@ -39,8 +39,9 @@ USERS = "muster-operator-users"
 
 
 class UserRecord(msgspec.Struct, frozen=True):
-    """Of one MusterUser (`uid`). `source`: the Secret that the password was read from, with its version; "": the
-    operator has made it. `password` is only kept in that case, and may be `retained` for the next one of this name."""
+    """The record of one MusterUser (`uid`). `source`: the Secret that the password was read from, with its version;
+    "": the operator has made it. `password` is only kept in that case, and may be `retained` for the next one of this
+    name."""
 
     uid: str
     source: str

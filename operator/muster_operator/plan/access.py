@@ -16,7 +16,7 @@ from muster_operator.api.user import UserQuotas
 
 Trouble = tuple[Reason, str]
 Credentials = Mapping[str, str]
-"""Of one user: SCRAM mechanism -> credential, as Kafka writes it."""
+"""The credentials of one user: SCRAM mechanism -> credential, as Kafka writes it."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who leads a partition that has no leader, in which epoch, or why none of its replicas can lead.
+"""The next leader of a partition that has none, and its epoch, or why none of the replicas can lead.
 
 The rules (replication specification, "The operator"): leader and epoch are recorded before a pod is called; an epoch is
 never lowered and never issued to a second pod; an epoch on a pod that is higher than the recorded one is recorded, and

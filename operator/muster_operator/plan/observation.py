@@ -63,7 +63,7 @@ class StrandedVolume:
 
     @property
     def names(self) -> str:
-        """Of the claims, for people."""
+        """The names of the claims, for people."""
         return ", ".join(name for name, _ in self.claims)
 
 

@@ -64,7 +64,7 @@ ARCHIVE_DIRECTORY = "/var/lib/muster-archive"
 """Where the second volume of a pod is mounted."""
 
 UNKNOWN = -1
-"""Of a number that nobody has asked for yet."""
+"""Stands for a number that nobody has asked for yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ OUTLIER_SCORE = 3.5
 _NORMAL_MAD, _NORMAL_MEAN = 1.4826, 1.2533
 """What median and mean absolute deviation of a normal distribution are multiplied with to give its deviation."""
 FEWEST_GROUPS = 5
-"""Of fewer groups none is called an outlier."""
+"""With fewer groups none is called an outlier."""
 
 
 def commit_counts(commits: DataFrame, bucket_ms: int) -> DataFrame:

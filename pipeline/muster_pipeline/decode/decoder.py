@@ -23,7 +23,8 @@ WINDOW_BYTES = 2 << 20
 SLICE_ROWS = 64 << 10
 """Rows of an Arrow batch at most; it also bounds the memory of rows that take the plain decoder."""
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
-"""Of a batch, and of what the compressed batches of a window decompress to. Kafka's largest default is 1 MiB."""
+"""The most bytes of a batch, and of what the compressed batches of a window decompress to. Kafka's largest default is
+1 MiB."""
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,9 @@ class Problem:
     TOO_LARGE = "too_large"
     """A batch above the limit of the reader, as it is or decompressed."""
     REWRITTEN = "rewritten"
-    """Of a stream: the log is not the one that was read before, and begins anew behind this row."""
+    """The log of a stream is not the one that was read before, and begins anew behind this row."""
     JOURNAL_ONLY = "journal_only"
-    """Of a pod's directory: batches behind the last one are in the pod's journal and not in its segments yet."""
+    """Batches behind the last one are in the pod's journal and not in its segments yet (a pod's directory was read)."""
     UNSUPPORTED_VERSION = "unsupported_version"
     BAD_RECORD = "bad_record"
 

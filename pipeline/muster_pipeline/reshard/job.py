@@ -183,7 +183,7 @@ def reshard(
 
 
 def read_summary(output: Path) -> Summary:
-    """Of a run that has ended. Raises OSError."""
+    """The summary of a run that has ended. Raises OSError."""
     return Summary(**json.loads((output / STATE_NAME).read_text()))
 
 

@@ -23,7 +23,7 @@ from muster_pipeline.source.topics import OFFSETS_TOPIC
 LEADER_EPOCH = 0
 MAX_BATCH_RECORDS = 1000  # below len(SMALL)
 MAX_BATCH_BYTES = 512 << 10
-"""Of a batch with more than one record: below Kafka's default message.max.bytes."""
+"""The most bytes of a batch with more than one record: below Kafka's default message.max.bytes."""
 _EPOCHS_NAME = "leader-epoch-checkpoint"
 _PREFIX = Struct(">qiibI")  # base offset, length, leader epoch, magic, CRC
 _CHECKED = Struct(">hiqqqhii")  # attributes to records count

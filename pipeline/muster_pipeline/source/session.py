@@ -16,7 +16,7 @@ from muster_pipeline.source.spark import MusterOffsets
 
 OLDEST_JAVA = 17
 SUBMITTED = "submitted"
-"""As master: whatever the session was submitted with."""
+"""The word that leaves a session the master with which it was submitted."""
 _HINT = f"Spark needs Java {OLDEST_JAVA} or later: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
 
 

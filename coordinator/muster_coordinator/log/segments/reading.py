@@ -42,7 +42,7 @@ def read_batches(segments: list[Segment], holds: Holds, start_offset: int, chunk
 
 
 def _file_ends(parts: list[tuple[Segment, int, list[bytes]]]) -> list[int]:
-    """Of each segment: an offset at or below which the last batch in its file ends."""
+    """An offset for each segment, at or below which the last batch in its file ends."""
     ends: list[int] = []
     for index, (_, _, pending) in enumerate(parts):
         after = parts[index + 1][0].base_offset if index + 1 < len(parts) else MAX_OFFSET

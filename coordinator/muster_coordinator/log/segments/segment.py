@@ -178,7 +178,7 @@ class Segment:
 
 
 def has_valid_crc(batch: bytes) -> bool:
-    """Of a whole batch. It covers neither base offset nor leader epoch."""
+    """Whether the CRC of a whole batch is right. It covers neither base offset nor leader epoch."""
     return crc32c(batch[_CRC_START:]) == int.from_bytes(batch[_CRC_POSITION:_CRC_START], "big")
 
 

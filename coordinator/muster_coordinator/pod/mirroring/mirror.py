@@ -34,7 +34,7 @@ from muster_coordinator.wire import k01_fetch, k02_list_offsets
 logger = structlog.get_logger(__name__)
 
 PARTITION_BYTES = 128 << 10
-"""Of one answer, for each partition: a few milliseconds of work for the event loop."""
+"""The bytes of one answer for each partition: a few milliseconds of work for the event loop."""
 FETCH_BYTES = 512 << 10
 BYPASSES_NAMED = 3
 """Groups in a pod's status that are used at the upstream; the log has all."""
