@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,19 @@ def test_doctor_with_the_view_role_reads_all_that_is_in_the_namespace(
     assert (levels["disruptions"], levels["kubernetes"]) == ("ok", "ok")
     unknown = {check for check, level in levels.items() if level == "unknown"}
     assert unknown <= {"zones", "storage class"}, "the others are in the namespace, where muster-view is bound"
+
+
+def test_bundle_with_the_view_role_has_logs_and_events_and_lacks_metrics_alone(
+    kubeconfig: Path, muster_cluster: MusterCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "b.tar.gz"
+    result = muster(kubeconfig, "bundle", "--output", str(file))
+    assert result.returncode == 0, result.stderr
+    with tarfile.open(file) as archive:
+        names = archive.getnames()
+    folder = f"b/logs/{muster_cluster.namespace}/{muster_cluster.name}-0"
+    assert f"{folder}/coordinator.log" in names
+    assert f"b/objects/{muster_cluster.namespace}/events.json" in names
+    elsewhere = ("metrics/", "/api/v1/nodes", "/apis/storage.k8s.io", "pods of namespace muster-system")
+    missing = [line.removeprefix("missing: ") for line in result.stderr.splitlines()]
+    assert [line for line in missing if not line.startswith(elsewhere)] == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,3 +70,30 @@ def doctor(cluster: str, show_all: bool, as_json: bool, **options: Any) -> None:
 
     where = Where.of(options)
     raise SystemExit(asyncio.run(run_doctor(where, cluster, show_all=show_all, as_json=as_json)))
+
+
+@click.command()
+@click.argument("cluster", metavar="[CLUSTER]", default="")
+@where_options
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    show_default="muster-bundle-TIME.tar.gz",
+    help="The archive to write.",
+)
+@click.option(
+    "--log-lines", type=click.IntRange(0, 1_000_000), default=5_000, help="Lines of each container's log, at most."
+)
+def bundle(cluster: str, output: Path | None, log_lines: int, **options: Any) -> None:
+    """Write what somebody needs who helps from afar: objects, conditions, Events, logs, metrics, versions.
+
+    Secrets are never read, and passwords, tokens and keys are taken out of everything else; look through it all the
+    same before you send it. Exit codes: 0 written, 1 the file cannot be written, 2 wrong usage or not to be reached.
+    """
+    from muster_cli.oncall.looking import run_bundle
+
+    where = Where.of(options)
+    file = output or Path(time.strftime("muster-bundle-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
+    asyncio.run(run_bundle(where, cluster, file, log_lines))

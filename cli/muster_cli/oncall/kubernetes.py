@@ -59,7 +59,7 @@ class KubernetesReader:
             raise
 
     def path(self, api: str, plural: str) -> str:
-        """Of a kind, in the namespace or in all."""
+        """Returns the path of a kind, in the namespace or in all."""
         return f"{api}/namespaces/{self.namespace}/{plural}" if self.namespace else f"{api}/{plural}"
 
     @property
@@ -125,7 +125,7 @@ async def kubernetes_reader(
 
 
 def default_namespace(kubeconfig: str, context: str) -> str:
-    """That of the service account, or else of the context of the kubeconfig, as kubectl has it."""
+    """Returns that of the service account, or else of the context of the kubeconfig, as kubectl has it."""
     if uses_service_account(kubeconfig, context):
         return SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
     return context_namespace(kubeconfig, context) or "default"
@@ -148,7 +148,7 @@ def pod_seen(raw: Json) -> PodSeen:
 
 
 def operator_seen(lease: Json) -> OperatorSeen:
-    """Who holds a Lease, and when it was renewed."""
+    """Returns who holds a Lease, and when it was renewed."""
     spec = lease.get("spec", {})
     renewed = spec.get("renewTime")
     return OperatorSeen(spec.get("holderIdentity") or "", parse_time(renewed) if renewed else 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from pathlib import Path
 
 import click
 import msgspec
@@ -12,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from muster_cli.oncall.bundle import collect, write
 from muster_cli.oncall.doctor import diagnose
 from muster_cli.oncall.explain import Kind, find
 from muster_cli.oncall.explain import explain as explained
@@ -117,3 +119,14 @@ async def run_doctor(where: Where, cluster: str, *, show_all: bool, as_json: boo
         for each in told:
             console().print(diagnosis(each, show_all=show_all), soft_wrap=True)
     return HEALTHY if all(each.ready for each in told) else NEEDS_PERSON
+
+
+async def run_bundle(where: Where, cluster: str, output: Path, log_lines: int) -> None:
+    """Write the archive, and say what is in it and what is missing. Raises Unreachable and CliError."""
+    now = time.time()
+    async with where.kubernetes(cluster) as reader:
+        made = await collect(reader, now, log_lines)
+    write(made.files, output, now)
+    for each in made.missing:
+        click.echo(f"missing: {each}", err=True)
+    click.echo(f"{output}: {len(made.files)} files, {len(made.missing)} missing")

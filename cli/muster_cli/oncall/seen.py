@@ -39,7 +39,7 @@ class OperatorSeen:
     renewed: float
 
     def acts(self, now: float) -> bool:
-        """Whether it does at `now`, in seconds since 1970."""
+        """Tells whether it does at `now`, in seconds since 1970."""
         return bool(self.holder) and now - self.renewed <= OPERATOR_AWAY_S
 
 

@@ -10,7 +10,7 @@ resourceVersion is a ConflictError, its 404 a NotFoundError.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -103,6 +103,11 @@ class KubeClient:
         """One object."""
         return await self._request("GET", path, timeout=timeout)
 
+    async def get_text(self, path: str, query: Sequence[tuple[str, str]] = ()) -> str:
+        """What is no object: a log, or what a pod answers."""
+        accepted = {"Accept": "text/plain, */*"}
+        return (await self._send("GET", path, list(query), headers=accepted)).decode(errors="replace")
+
     async def list_all(self, path: str, *, label_selector: str = "") -> Json:
         """All objects as a List: `items`, and the resourceVersion in `metadata`."""
         query = [("labelSelector", label_selector)] if label_selector else []
@@ -146,6 +151,18 @@ class KubeClient:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Json:
+        return msgspec.json.decode(await self._send(method, path, query, body, headers, timeout), type=Json)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: list[tuple[str, str]] | None = None,
+        body: Json | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> bytes:
+        """The body of the answer."""
         sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         try:
             serialized = await self._api.param_serialize(
@@ -156,7 +173,7 @@ class KubeClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise KubeError(0, f"{method} {path}: the API server does not answer: {error!r}") from error
         if 200 <= answer.status < 300:
-            return msgspec.json.decode(data, type=Json)
+            return bytes(data)
         raise _error(method, path, answer.status, data)
 
 

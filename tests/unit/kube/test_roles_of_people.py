@@ -8,6 +8,7 @@ import yaml
 from tests.support.recorded_clusters import NAMESPACE, RecordedServer, recorded
 from tests.support.rights import Right, granted
 
+from muster_cli.oncall.bundle import collect
 from muster_cli.oncall.facts import read_facts
 from muster_cli.oncall.kubernetes import KubernetesReader
 
@@ -37,6 +38,14 @@ async def test_view_may_read_what_doctor_reads() -> None:
     await read_facts(reader, seen)
     assert {("storageclasses", "list"), ("nodes", "list"), ("networkpolicies", "list")} <= server.asked
     assert server.asked - verbs("muster-view") == set()
+
+
+async def test_view_may_read_what_is_in_a_bundle_but_for_metrics() -> None:
+    """Who may get pods/proxy reaches all ports of pods, so neither role has that."""
+    server = RecordedServer(recorded("healthy"))
+    await collect(KubernetesReader(server.client, NAMESPACE), 0.0, 10)
+    assert {("pods/log", "get"), ("events", "list")} <= server.asked
+    assert server.asked - verbs("muster-view") == {("pods/proxy", "get")}
 
 
 def test_view_changes_nothing_and_neither_role_reads_secrets() -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import tarfile
 import time
 import tomllib
 from collections.abc import AsyncIterator
@@ -236,3 +237,15 @@ async def test_doctor_exits_with_1_where_something_must_be_mended_and_looks_at_k
         assert (told["cluster"], told["ready"]) == ("orders", False)
         assert (await typed.run("doctor", "--local"))[0] == 2
     assert not {verb for verb, _ in kubernetes.requests} - {"GET"}, "it only reads"
+
+
+async def test_bundle_writes_an_archive_and_says_what_is_missing(tmp_path: Path) -> None:
+    async with api_server(tmp_path, "healthy") as (kubernetes, typed):
+        file = tmp_path / "it.tar.gz"
+        code, out, err = await typed.run("bundle", "-n", "shop", "--output", str(file))
+        assert (code, f"{file}: " in out, "missing: metrics/shop/orders-0.txt" in err) == (0, True, True)
+        with tarfile.open(file) as archive:
+            assert "it/objects/shop/offsetspartitions.json" in archive.getnames()
+        assert (await typed.run("bundle", "-n", "shop", "--output", str(tmp_path / "no" / "it.tar.gz")))[0] == 1
+    assert not {verb for verb, _ in kubernetes.requests} - {"GET"}, "it only reads"
+    assert not [plural for _, plural in kubernetes.requests if plural == "secrets"]
