@@ -202,6 +202,13 @@ REFUSED = [
     ("CoordinatorCluster", "a", {"topics": [{"name": "orders", "partitions": 0}]}, "spec.topics[0].partitions"),
     ("CoordinatorCluster", "a", {"topics": [{"name": "a b", "partitions": 1}]}, "spec.topics[0].name"),
     ("CoordinatorCluster", "a", {"topics": [{"name": "o", "partitions": 1}] * 2}, "Duplicate value"),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"podTemplate": {"volumes": [{"name": "../etc", "source": {}}]}},
+        "spec.podTemplate.volumes[0].name",
+    ),
+    ("CoordinatorCluster", "a", {"podTemplate": {"volumes": [{"name": "ca"}]}}, "spec.podTemplate.volumes[0].source"),
     ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "-1s"}}, "spec.failover.suspectAfter"),
     ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "100ms"}}, "at least 400ms"),
     ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "20s"}}, "electionTimeout must not be below"),

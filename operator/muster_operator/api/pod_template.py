@@ -18,6 +18,23 @@ class Resources(msgspec.Struct, frozen=True, rename="camel"):
     limits: Annotated[Mapping[str, ComputeQuantity], Meta(description="Such as memory: 1Gi.")] = {}
 
 
+class MountedVolume(msgspec.Struct, frozen=True, rename="camel"):
+    """A volume of somebody else, which the pods may read: a company's CAs, keys that sign tokens."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+            max_length=50,
+            description="Its name, a DNS label. It is mounted at /mnt/NAME, to be read only.",
+        ),
+    ]
+    source: Annotated[
+        CoreObject,
+        Meta(description="What it is, such as configMap: {name: keys} or secret: {secretName: ca} (core/v1)."),
+    ]
+
+
 class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     """What may be added to the pods."""
 
@@ -30,6 +47,13 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     affinity: Annotated[
         CoreObject | None, Meta(description="Where pods shall be, and beside which others (core/v1).")
     ] = None
+    topology_spread_constraints: Annotated[
+        tuple[CoreObject, ...],
+        Meta(
+            max_length=10,
+            description="How pods are spread (core/v1), in the place of a preference for other zones and other nodes.",
+        ),
+    ] = ()
     security_context: Annotated[
         CoreObject | None,
         Meta(
@@ -42,4 +66,12 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     ] = ""
     image_pull_secrets: Annotated[
         tuple[CoreObject, ...], Meta(max_length=20, description="Secrets to pull the image with (core/v1).")
+    ] = ()
+    volumes: Annotated[
+        tuple[MountedVolume, ...],
+        Meta(
+            max_length=20,
+            description="More volumes, mounted at /mnt/NAME to be read only.",
+            extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
     ] = ()

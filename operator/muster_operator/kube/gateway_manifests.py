@@ -18,13 +18,9 @@ from muster_operator.kube.manifests import (
     bootstrap_service_name,
     fingerprint,
     metadata_of,
-    placement,
-    pod_security,
-    secret_mounts,
-    secret_volumes,
-    spread,
 )
 from muster_operator.kube.objects import PART_OF
+from muster_operator.kube.pod_parts import mounts, placement, pod_security, spread, volumes
 from muster_operator.store.client_security import USERS
 from muster_operator.store.outgoing import MUSTER, ROOT, UPSTREAM, outgoing_secrets, outgoing_settings
 
@@ -190,13 +186,13 @@ def _host(cluster: CoordinatorCluster, service: str, addresses: Mapping[str, str
 
 def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, str]) -> Manifest:
     gateway, secrets = gateway_of(cluster), _secrets(cluster)
-    mounts = {"volumeMounts": secret_mounts(secrets)} if secrets else {}
+    mounted = mounts(secrets, gateway.pod_template)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         **placement(gateway.pod_template),
         "securityContext": pod_security(gateway.pod_template),
-        "topologySpreadConstraints": spread(gateway_selector(cluster)),
+        "topologySpreadConstraints": spread(gateway.pod_template, gateway_selector(cluster)),
         "containers": [
             {
                 "name": "gateway",
@@ -220,7 +216,7 @@ def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, st
                     "requests": dict(gateway.resources.requests),
                     "limits": dict(gateway.resources.limits),
                 },
-                **mounts,
+                **({"volumeMounts": mounted} if mounted else {}),
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
@@ -229,5 +225,5 @@ def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, st
                 },
             }
         ],
-        **secret_volumes(secrets),
+        **volumes(secrets, gateway.pod_template),
     }

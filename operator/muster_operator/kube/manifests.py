@@ -7,7 +7,6 @@ PodDisruptionBudget. Every object is owned by the CoordinatorCluster, and goes w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,8 +14,8 @@ import msgspec
 from muster_operator.api.cluster import ArchiveStorage
 from muster_operator.api.models import GROUP, CoordinatorCluster, PodTemplate, Storage
 from muster_operator.kube.objects import PART_OF, owned_by
+from muster_operator.kube.pod_parts import mounts, placement, pod_security, spread, volumes
 from muster_operator.store.client_security import mounted_secrets
-from muster_operator.store.outgoing import ROOT
 from muster_operator.store.workload import ARCHIVE_DIRECTORY, pod_settings
 
 CLUSTER_LABEL = f"{GROUP}/cluster"
@@ -36,7 +35,6 @@ PROBE_PORT = 9642
 METRICS_PORT = 9643
 DATA_DIRECTORY = "/var/lib/muster"
 TLS_DIRECTORY = "/etc/muster/tls"
-DEFAULT_USER = {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532}
 GRACE_PERIOD_S = 30
 """How long Kubernetes lets a pod drain: `LONGEST_DRAIN_S` and some time to write."""
 
@@ -283,55 +281,10 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool)
         "terminationGracePeriodSeconds": GRACE_PERIOD_S,
         **placement(cluster.spec.pod_template),
         "securityContext": {"fsGroupChangePolicy": "OnRootMismatch", **pod_security(cluster.spec.pod_template)},
-        "topologySpreadConstraints": spread(selector(cluster)),
+        "topologySpreadConstraints": spread(cluster.spec.pod_template, selector(cluster)),
         "containers": [container],
-        **secret_volumes(secrets),
+        **volumes(secrets, cluster.spec.pod_template),
     }
-
-
-def secret_volumes(secrets: Mapping[str, str]) -> Manifest:
-    """Directories that a kubelet exchanges in place, and the pod reads again. `secrets`: by name of the volume."""
-    found = [{"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}} for name, secret in secrets.items()]
-    return {"volumes": found} if found else {}
-
-
-def secret_mounts(volumes: Iterable[str]) -> list[Manifest]:
-    """The mounts of a container for these volumes."""
-    return [{"name": each, "mountPath": f"{ROOT}/{each}", "readOnly": True} for each in volumes]
-
-
-def pod_security(template: PodTemplate) -> Manifest:
-    """PodSecurityContext: never root."""
-    identity = template.security_context
-    return {
-        **(DEFAULT_USER if identity is None else identity),
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def spread(labels: Mapping[str, str]) -> list[Manifest]:
-    """A node or a zone that is lost should take one pod. Preferences: a small cluster must still start."""
-    return [
-        {
-            "maxSkew": 1,
-            "topologyKey": key,
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": dict(labels)},
-        }
-        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
-    ]
-
-
-def placement(template: PodTemplate) -> Manifest:
-    """What a person says of the pods in the words of core/v1."""
-    said: Manifest = {
-        "tolerations": list(template.tolerations),
-        "affinity": template.affinity,
-        "priorityClassName": template.priority_class_name,
-        "imagePullSecrets": list(template.image_pull_secrets),
-    }
-    return {"nodeSelector": dict(template.node_selector), **{name: each for name, each in said.items() if each}}
 
 
 def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Manifest:
@@ -386,7 +339,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
         "volumeMounts": [
             {"name": CLAIM, "mountPath": DATA_DIRECTORY},
             *([{"name": ARCHIVE, "mountPath": ARCHIVE_DIRECTORY}] if spec.storage.archive is not None else []),
-            *secret_mounts(mounted_secrets(cluster)),
+            *mounts(mounted_secrets(cluster), spec.pod_template),
         ],
     }
 

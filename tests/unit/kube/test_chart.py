@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from tests.support.definitions import problems
 
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
 from muster_operator.kube.gateway_manifests import READY_PORT, gateway_deployment, gateway_service
@@ -232,6 +235,64 @@ def test_wrong_value_is_refused_by_the_values_schema(value: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         helm_template("--set", value)
     assert value.split("=")[0].split(".")[-1] in refused.value.stderr or "imgae" in refused.value.stderr
+
+
+PLACED = CHART / "ci" / "placed-values.yaml"
+
+
+@needs_helm
+def test_chart_places_operator_and_pods_as_the_values_say() -> None:
+    rendered, values = helm_template("-f", str(PLACED)), yaml.safe_load(PLACED.read_text(encoding="utf-8"))
+    pod = rendered["Deployment", "muster-operator"]["spec"]["template"]["spec"]
+    said = values["operator"]
+    for name in ("priorityClassName", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
+        assert pod[name] == said[name]
+    assert pod["imagePullSecrets"] == values["imagePullSecrets"]
+    assert [each["name"] for each in pod["volumes"]] == ["keys", "company-ca"]
+    assert [each["name"] for each in pod["containers"][0]["volumeMounts"]] == ["keys", "company-ca"]
+    assert rendered["CoordinatorCluster", "muster"]["spec"] == values["cluster"]["spec"]
+
+
+def test_cluster_of_the_placed_values_is_taken_and_its_pods_are_placed() -> None:
+    spec = yaml.safe_load(PLACED.read_text(encoding="utf-8"))["cluster"]["spec"]
+    shown = {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "CoordinatorCluster",
+        "metadata": {"name": "muster"},
+        "spec": spec,
+    }
+    assert problems(shown) == []
+    made = stateful_set(msgspec.convert(shown, CoordinatorCluster), "muster:1")["spec"]["template"]["spec"]
+    for name in ("priorityClassName", "tolerations", "affinity", "topologySpreadConstraints", "imagePullSecrets"):
+        assert made[name] == spec["podTemplate"][name]
+    assert [each["name"] for each in made["volumes"]] == ["mounted-token-keys"]
+    ports = {each["name"]: each["containerPort"] for each in made["containers"][0]["ports"]}
+    assert (ports["outside"], ports["nodes"]) == (9094, 9095)
+
+
+def test_templates_read_values_that_there_are_and_the_schema_knows_all() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    texts = "".join(each.read_text(encoding="utf-8") for each in (CHART / "templates").iterdir())
+    for path in sorted(set(re.findall(r"\.Values((?:\.\w+)+)", texts))):
+        inner, known = values, schema
+        for name in path.strip(".").split("."):
+            assert name in inner, path
+            inner = inner[name]
+            known = known["properties"][name]
+    assert problems_of_values(yaml.safe_load(PLACED.read_text(encoding="utf-8")), schema) == []
+
+
+def problems_of_values(values: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    """Names that the schema of the chart does not have, where it has all."""
+    known = schema.get("properties", {})
+    strange = [name for name in values if name not in known and schema.get("additionalProperties") is False]
+    inner = (
+        problems_of_values(each, known[name])
+        for name, each in values.items()
+        if isinstance(each, dict) and name in known
+    )
+    return strange + [each for found in inner for each in found]
 
 
 def test_sample_decodes_and_belongs_together() -> None:

@@ -190,6 +190,17 @@ def test_pod_of_the_gateway_is_no_pod_of_the_cluster_and_runs_without_rights() -
     assert {"name": "ready", "containerPort": READY_PORT, "protocol": "TCP"} in container["ports"]
 
 
+def test_pod_of_the_gateway_is_spread_and_mounts_what_its_template_says() -> None:
+    rack = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+    volume = {"name": "ca", "source": {"configMap": {"name": "company"}}}
+    template = {"topologySpreadConstraints": [rack], "volumes": [volume]}
+    pod = deployment(fronted(gateway={"podTemplate": template}))["spec"]["template"]["spec"]
+    assert pod["topologySpreadConstraints"] == [rack]
+    assert {"name": "mounted-ca", "configMap": {"name": "company"}} in pod["volumes"]
+    (container,) = pod["containers"]
+    assert {"name": "mounted-ca", "mountPath": "/mnt/ca", "readOnly": True} in container["volumeMounts"]
+
+
 def test_roll_never_has_fewer_pods_than_declared() -> None:
     spec = deployment(fronted(gateway={"replicas": 3}))["spec"]
     assert (spec["replicas"], spec["strategy"]["rollingUpdate"]) == (3, {"maxUnavailable": 0, "maxSurge": 1})

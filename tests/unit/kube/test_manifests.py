@@ -350,6 +350,40 @@ def test_pods_are_placed_as_core_v1_says_it_and_without_that_nothing_is_said() -
     assert not template.keys() & others.keys()
 
 
+def test_pods_are_spread_as_a_person_says_it_or_else_over_zones_and_nodes_if_that_can_be() -> None:
+    (silent,) = built("StatefulSet", cluster())
+    wishes = silent["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert {each["whenUnsatisfiable"] for each in wishes} == {"ScheduleAnyway"}
+    said = {
+        "maxSkew": 1,
+        "topologyKey": "rack",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"muster.dev/cluster": "a"}},
+    }
+    (strict,) = built("StatefulSet", cluster(podTemplate={"topologySpreadConstraints": [said]}))
+    assert strict["spec"]["template"]["spec"]["topologySpreadConstraints"] == [said]
+
+
+def test_volumes_of_others_are_mounted_beside_ours_to_be_read_only() -> None:
+    declared = [
+        {"name": "data", "source": {"configMap": {"name": "keys"}}},
+        {"name": "ca", "source": {"secret": {"secretName": "company"}}},
+    ]
+    (found,) = built("StatefulSet", cluster(podTemplate={"volumes": declared}))
+    (silent,) = built("StatefulSet", cluster())
+    pod, before = found["spec"]["template"]["spec"], silent["spec"]["template"]["spec"]
+    assert pod["volumes"] == [
+        {"name": "mounted-data", "configMap": {"name": "keys"}},
+        {"name": "mounted-ca", "secret": {"secretName": "company"}},
+    ]
+    assert [
+        each for each in pod["containers"][0]["volumeMounts"] if each not in before["containers"][0]["volumeMounts"]
+    ] == [
+        {"name": "mounted-data", "mountPath": "/mnt/data", "readOnly": True},
+        {"name": "mounted-ca", "mountPath": "/mnt/ca", "readOnly": True},
+    ]
+
+
 def test_resources_are_those_that_are_declared_and_some_requests_if_none_are() -> None:
     assert container(cluster())["resources"]["requests"] == {"cpu": "100m", "memory": "256Mi"}
     declared = {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}}

@@ -1,0 +1,70 @@
+"""What is the same in pods of coordinators and of gateways: where they run, as whom, and what they mount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from muster_operator.api.models import PodTemplate
+from muster_operator.api.pod_template import MountedVolume
+from muster_operator.store.outgoing import ROOT
+
+DEFAULT_USER = {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532}
+
+Manifest = dict[str, Any]
+
+
+def volumes(secrets: Mapping[str, str], template: PodTemplate) -> Manifest:
+    """Directories that a kubelet exchanges in place, and the pod reads again. `secrets`: by name of the volume."""
+    found = [{"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}} for name, secret in secrets.items()]
+    found += [{**each.source, "name": _name_of_mounted(each)} for each in template.volumes]
+    return {"volumes": found} if found else {}
+
+
+def mounts(secrets: Iterable[str], template: PodTemplate) -> list[Manifest]:
+    """The mounts of a container for these volumes."""
+    own = [{"name": each, "mountPath": f"{ROOT}/{each}", "readOnly": True} for each in secrets]
+    more = template.volumes
+    return own + [{"name": _name_of_mounted(each), "mountPath": f"/mnt/{each.name}", "readOnly": True} for each in more]
+
+
+def _name_of_mounted(volume: MountedVolume) -> str:
+    """None of ours begins so."""
+    return f"mounted-{volume.name}"
+
+
+def pod_security(template: PodTemplate) -> Manifest:
+    """PodSecurityContext: never root."""
+    identity = template.security_context
+    return {
+        **(DEFAULT_USER if identity is None else identity),
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def spread(template: PodTemplate, labels: Mapping[str, str]) -> list[Manifest]:
+    """What a person says. Without that a node or a zone that is lost should take one pod: preferences, because a small
+    cluster must still start."""
+    if template.topology_spread_constraints:
+        return [dict(each) for each in template.topology_spread_constraints]
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": dict(labels)},
+        }
+        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    ]
+
+
+def placement(template: PodTemplate) -> Manifest:
+    """What a person says of the pods in the words of core/v1."""
+    said: Manifest = {
+        "tolerations": list(template.tolerations),
+        "affinity": template.affinity,
+        "priorityClassName": template.priority_class_name,
+        "imagePullSecrets": list(template.image_pull_secrets),
+    }
+    return {"nodeSelector": dict(template.node_selector), **{name: each for name, each in said.items() if each}}
