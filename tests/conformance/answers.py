@@ -21,6 +21,8 @@ _UNORDERED = {
     "list_offsets": ("topics",),
     "fetch": ("responses",),
     "describe_groups": ("groups",),
+    "consumer_group_heartbeat": ("topic_partitions",),
+    "consumer_group_describe": ("topic_partitions",),
     "write_txn_markers": ("markers",),
     "list_transactions": ("transaction_states", "unknown_state_filters"),
     "add_partitions_to_txn": ("results_by_transaction", "topic_results", "results_by_topic_v3_and_below"),

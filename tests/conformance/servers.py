@@ -36,7 +36,12 @@ SETTINGS = {
 }
 VERIFICATION = "transaction.partition.verification.enable"
 """false: the groups' coordinators do not ask those of transactions, and Muster has none."""
-OF_KAFKA = {"group.coordinator.rebalance.protocols", AUTHORIZER, VERIFICATION}
+OF_KAFKA = {
+    "group.coordinator.rebalance.protocols",
+    "group.consumer.migration.policy",
+    AUTHORIZER,
+    VERIFICATION,
+}
 """Settings that Muster does not have: it always is what they make of a broker."""
 
 

@@ -106,9 +106,17 @@ class DescribedConsumerGroup(_Message, frozen=True):
     authorized_operations: int | None = None
 
 
+_NOT_ASKED_FOR = -(2**31)
+
+
+def without_operations(group: DescribedConsumerGroup) -> DescribedConsumerGroup:
+    """Leave the rights out, as Kafka does for a group that is not shown; DescribeGroups has them nevertheless."""
+    return msgspec.structs.replace(group, authorized_operations=_NOT_ASKED_FOR)
+
+
 class ConsumerGroupDescribeResponse(_Message, frozen=True):
     groups: tuple[DescribedConsumerGroup, ...]
-    authorized_operations: int = -(2**31)  # not asked for
+    authorized_operations: int = _NOT_ASKED_FOR
 
 
 # -- Regular expressions: what the coordinator asks of the pod, and what it learns ------------------------------------

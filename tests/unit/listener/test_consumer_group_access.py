@@ -58,4 +58,5 @@ def test_group_is_described_to_who_may_describe_it_and_all_of_its_topics() -> No
     assert answered["hidden"].members == ()
     assert "not authorized to describe" in (answered["hidden"].error_message or "")
     assert answered["shown"].authorized_operations == 1 << DESCRIBE
+    assert answered["hidden"].authorized_operations == answered["other"].authorized_operations == -(2**31)
     assert list(answered) == ["other", "shown", "hidden"]

@@ -38,13 +38,13 @@ def heartbeat(
 def describe(request: c.ConsumerGroupDescribeRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     """What is refused comes first. A group with a topic that the client may not describe is not shown at all."""
     allowed, others = split(request.groups, lambda group: rights.group(Operation.DESCRIBE, group.group_id))
-    refused = [c.DescribedConsumerGroup(group.group_id, _NO_GROUP) for group in others]
+    refused = [c.without_operations(c.DescribedConsumerGroup(group.group_id, _NO_GROUP)) for group in others]
     unasked = rights.unasked
 
     def described(group: c.DescribedConsumerGroup) -> c.DescribedConsumerGroup:
         topics = {topic for member in group.members for _, topic, _ in (*member.assignment, *member.target_assignment)}
         if not all(unasked.topic(Operation.DESCRIBE, topic) for topic in topics):
-            return c.DescribedConsumerGroup(group.group_id, _NO_TOPIC, _HIDDEN)
+            return c.without_operations(c.DescribedConsumerGroup(group.group_id, _NO_TOPIC, _HIDDEN))
         if not request.include_authorized_operations or group.error_code:
             return group
         operations = rights.operations(ResourceType.GROUP, group.group_id)

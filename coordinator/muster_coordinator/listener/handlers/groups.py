@@ -46,7 +46,8 @@ class GroupHandlers(ShardRoutes):
         operations = w.ALL_GROUP_OPERATIONS if asked else w.OPERATIONS_NOT_REQUESTED
 
         def combine(parts: Sequence[c.DescribedConsumerGroup]) -> None:
-            answer.answer(c.ConsumerGroupDescribeResponse(tuple(parts), operations))
+            groups = tuple([c.without_operations(part) if part.error_code else part for part in parts])
+            answer.answer(c.ConsumerGroupDescribeResponse(groups, operations))
 
         self._spread(request.groups, Gather(len(request.groups), combine))
 
