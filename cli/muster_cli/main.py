@@ -9,7 +9,7 @@ import click
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
 from muster_cli.mirror.command import mirror
-from muster_cli.oncall.command import bundle, doctor, explain, status
+from muster_cli.oncall.command import bundle, doctor, explain, groups, status
 from muster_cli.pipeline.command import pipeline
 from muster_cli.pipeline.report import report
 from muster_cli.reshard.command import reshard
@@ -39,6 +39,7 @@ def demo() -> None:
 cli.add_command(bundle)
 cli.add_command(doctor)
 cli.add_command(explain)
+cli.add_command(groups)
 cli.add_command(local)
 cli.add_command(mirror)
 cli.add_command(pipeline)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +14,8 @@ from muster_cli.oncall.options import Where, where_options
 
 if TYPE_CHECKING:
     from muster_cli.oncall.explain import Kind
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 
@@ -97,3 +100,69 @@ def bundle(cluster: str, output: Path | None, log_lines: int, **options: Any) ->
     where = Where.of(options)
     file = output or Path(time.strftime("muster-bundle-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     asyncio.run(run_bundle(where, cluster, file, log_lines))
+
+
+def _kafka_options(command: _F) -> _F:
+    """Adds what says how the brokers are reached."""
+    for option in (
+        click.option(
+            "--client-config",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Lines NAME=VALUE for librdkafka, such as security.protocol and sasl.username.",
+        ),
+        click.option("--listener", metavar="NAME", default="", help="Ask at this listener of the cluster."),
+        click.option("--bootstrap-server", metavar="HOST:PORT,...", default="", help="Ask there, and look nowhere."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def groups() -> None:
+    """Groups by Kafka's protocol, of a cluster that is reached from here. Needs the extra `pipeline`.
+
+    Exit codes: 0 done, 1 refused or no such group, 2 wrong usage or not to be reached.
+    """
+
+
+@groups.command("list")
+@click.argument("cluster", metavar="[CLUSTER]", default="")
+@where_options
+@_kafka_options
+@JSON
+def list_groups(
+    cluster: str, bootstrap_server: str, listener: str, client_config: Path | None, as_json: bool, **options: Any
+) -> None:
+    """List the groups with their states."""
+    from muster_cli.oncall.asking import Brokers, run_list
+
+    brokers = Brokers(Where.of(options), cluster, bootstrap_server, listener, client_config)
+    run_list(brokers, as_json=as_json)
+
+
+@groups.command()
+@click.argument("group")
+@click.argument("cluster", metavar="[CLUSTER]", default="")
+@where_options
+@_kafka_options
+@click.option("--lag-from", metavar="HOST:PORT,...", default="", help="The Kafka cluster that has the data, for lag.")
+@JSON
+def describe(
+    group: str,
+    cluster: str,
+    bootstrap_server: str,
+    listener: str,
+    client_config: Path | None,
+    lag_from: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show members, what they have, committed offsets, and lag.
+
+    A coordinator has no data, so lag needs the cluster that has it: --lag-from, with the same --client-config.
+    """
+    from muster_cli.oncall.asking import Brokers, run_describe
+
+    brokers = Brokers(Where.of(options), cluster, bootstrap_server, listener, client_config)
+    run_describe(brokers, group, lag_from, as_json=as_json)

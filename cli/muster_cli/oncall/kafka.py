@@ -1,0 +1,126 @@
+"""Groups as Kafka's protocol has them, asked with librdkafka's admin client. Needs the extra `pipeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from muster_cli.errors import CliError
+from muster_cli.oncall.groups import GroupLine, GroupReport, Member, Place, build_group
+from muster_cli.oncall.seen import Unreachable
+
+ANSWER_S = 10.0
+"""Seconds that a broker has for an answer."""
+
+
+def read_properties(file: Path | None) -> dict[str, str]:
+    """Settings of librdkafka: lines NAME=VALUE, and comments. Raises CliError."""
+    if file is None:
+        return {}
+    try:
+        lines = [line.strip() for line in file.read_text().splitlines()]
+    except OSError as error:
+        raise CliError(f"cannot read {file}: {error.strerror}") from error
+    found = {}
+    for number, line in enumerate(lines, 1):
+        name, equals, value = line.partition("=")
+        if line and not line.startswith("#"):
+            if not equals:
+                raise CliError(f"{file}, line {number}: not NAME=VALUE")
+            found[name.strip()] = value.strip()
+    return found
+
+
+class KafkaGroups:
+    """Asks one cluster. All methods raise Unreachable if it does not answer, and CliError if it refuses."""
+
+    def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
+        """Raises CliError."""
+        try:
+            from confluent_kafka import KafkaException
+            from confluent_kafka.admin import AdminClient
+        except ImportError as error:
+            raise CliError(f"{error.name} is missing: pip install 'muster[pipeline]'") from error
+        self._bootstrap = bootstrap
+        self._error: type[Exception] = KafkaException
+        try:
+            self._admin: Any = AdminClient({"log_level": 0, **properties, "bootstrap.servers": bootstrap})
+        except KafkaException as error:
+            raise CliError(f"the settings for {bootstrap}: {error.args[0].str()}") from error
+
+    def listed(self) -> list[GroupLine]:
+        """All groups that may be seen, by name."""
+        answer = self._result(self._admin.list_consumer_groups(request_timeout=ANSWER_S), "its groups")
+        for problem in answer.errors:
+            raise self._failure(problem, "the groups of a coordinator")
+        return sorted((_line(each.group_id, each) for each in answer.valid), key=lambda each: each.group)
+
+    def described(self, group: str, ends: KafkaGroups | None) -> GroupReport:
+        """`ends`: the cluster that has the data, to be asked where partitions end; None: lag is not known. Raises
+        CliError for a group that does not exist."""
+        asked = self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)
+        found = self._result(asked[group], f"group {group}")
+        committed = self._committed(group)
+        line = _line(group, found)
+        if line.state == "DEAD" and not committed:
+            raise CliError(f"{self._bootstrap} has no group {group}")
+        members = {_member(each): _places(each.assignment) for each in found.members}
+        places = {*committed, *(place for assigned in members.values() for place in assigned)}
+        node = found.coordinator
+        coordinator = f"{node.host}:{node.port}" if node is not None else "-"
+        known = ends.ends(places) if ends is not None else {}
+        return build_group(line, found.partition_assignor or "", coordinator, members, committed, known)
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Where partitions end; those that do not exist are left out."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        asked = {TopicPartition(*each): OffsetSpec.latest() for each in places}  # type: ignore[no-untyped-call]
+        if not asked:
+            return {}
+        found = {}
+        for place, answer in self._admin.list_offsets(asked, request_timeout=ANSWER_S).items():
+            try:
+                found[place.topic, place.partition] = int(answer.result().offset)
+            except self._error as error:
+                if "UNKNOWN_TOPIC" not in error.args[0].name():
+                    raise self._failure(error, f"the end of {place.topic}-{place.partition}") from error
+        return found
+
+    def _committed(self, group: str) -> dict[Place, int]:
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        asked = [ConsumerGroupTopicPartitions(group)]
+        answer = self._admin.list_consumer_group_offsets(asked, request_timeout=ANSWER_S)[group]
+        told = self._result(answer, f"offsets of group {group}").topic_partitions
+        return {(each.topic, each.partition): each.offset for each in told if each.offset >= 0}
+
+    def _result(self, future: Any, what: str) -> Any:
+        try:
+            return future.result()
+        except self._error as error:
+            raise self._failure(error, what) from error
+
+    def _failure(self, error: Any, what: str) -> CliError:
+        problem = error.args[0] if isinstance(error, self._error) else error
+        if problem.name() in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"):
+            hint = "run this where the pods are reached, or name a listener for clients outside (--listener)"
+            return Unreachable(f"{self._bootstrap} does not answer ({what}): {problem.str()}; {hint}")
+        return CliError(f"{self._bootstrap} refuses ({what}): {problem.str()}")
+
+
+def _line(group: str, raw: Any) -> GroupLine:
+    return GroupLine(group, raw.state.name, raw.type.name)
+
+
+def _member(raw: Any) -> Member:
+    assigned = tuple(f"{topic}-{partition}" for topic, partition in _places(raw.assignment))
+    return Member(raw.member_id, raw.client_id, raw.host.lstrip("/"), raw.group_instance_id or "", assigned)
+
+
+def _places(assignment: Any) -> tuple[Place, ...]:
+    if assignment is None:
+        return ()
+    return tuple(sorted((each.topic, each.partition) for each in assignment.topic_partitions))
