@@ -22,7 +22,7 @@ _UNORDERED = {
     "fetch": ("responses",),
     "describe_groups": ("groups",),
     "consumer_group_heartbeat": ("topic_partitions",),
-    "consumer_group_describe": ("topic_partitions",),
+    "consumer_group_describe": ("topic_partitions", "subscribed_topic_names"),
     "write_txn_markers": ("markers",),
     "list_transactions": ("transaction_states", "unknown_state_filters"),
     "add_partitions_to_txn": ("results_by_transaction", "topic_results", "results_by_topic_v3_and_below"),

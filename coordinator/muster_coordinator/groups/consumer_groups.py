@@ -50,8 +50,13 @@ def _make_room(state: GroupTables, request: c.ConsumerGroupHeartbeatRequest, eff
         if request.member_epoch == c.JOINING_EPOCH and state.is_full:
             raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups.")
         return
-    if request.member_epoch != c.JOINING_EPOCH or classic.state is not GroupState.EMPTY:
+    if request.member_epoch != c.JOINING_EPOCH:
         raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    if classic.state is not GroupState.EMPTY:
+        raise GroupError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled.",
+        )
     tombstone_group(classic, effects)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -163,3 +164,109 @@ async def classic_member_and_a_consumer_group(s: Session) -> None:
     await s.ask("heartbeat", 4, group_id=s.group, generation_id=2, member_id=A, group_instance_id=None)
     await s.ask("leave_group", 5, group_id=s.group, members=({"member_id": A, "group_instance_id": None},))
     await show(s)
+
+
+@script()
+async def expression_of_a_consumer(s: Session) -> None:
+    epoch = await enter(s, A, subscribed_topic_names=None, subscribed_topic_regex="[u-z]")
+    await _until_assigned(s, A, epoch)
+    await beat(s, A, epoch + 1)
+    await show(s)
+    await enter(s, B, subscribed_topic_names=None, subscribed_topic_regex="[u-z]")
+    await show(s)
+
+
+async def _until_assigned(s: Session, member_id: str, epoch: int) -> None:
+    """Unrecorded: how long a search takes is not compared."""
+    fields = {"group_id": s.group, "member_id": member_id, "member_epoch": epoch}
+    async with asyncio.timeout(20):
+        while True:
+            answer = await s.quietly("consumer_group_heartbeat", 1, **fields)
+            if answer.assignment is not None:
+                return
+            await asyncio.sleep(0.05)
+
+
+@script()
+async def expression_and_names_of_a_consumer(s: Session) -> None:
+    epoch = await enter(s, A, "u", subscribed_topic_regex="topic\\..*")
+    await show_one_version(s)
+    await beat(s, A, epoch, subscribed_topic_regex="")
+    await show_one_version(s)
+
+
+async def show_one_version(s: Session) -> None:
+    await s.ask("consumer_group_describe", 1, group_ids=(s.group,), include_authorized_operations=False)
+
+
+@script()
+async def static_consumer_comes_back_with_other_topics(s: Session) -> None:
+    await enter(s, A, "u", instance_id="i")
+    await enter(s, B, "u")
+    await beat(s, A, -2, instance_id="i")
+    await enter(s, "back", "t", instance_id="i")
+    await show_one_version(s)
+
+
+@script()
+async def administrator_removes_consumers(s: Session) -> None:
+    await enter(s, A, "u", instance_id="i")
+    await enter(s, B, "u")
+    members = [("", "i"), ("", "j"), (B, None), ("x", None), (B, "i")]
+    leaving = [{"member_id": member, "group_instance_id": instance} for member, instance in members]
+    await s.ask("leave_group", 5, group_id=s.group, members=leaving)
+    await show(s)
+
+
+@script()
+async def empty_consumer_group_becomes_a_classic_one(s: Session) -> None:
+    await enter(s, A, "u")
+    await beat(s, A, -1)
+    await Member(s, "classic").ask_for_id()
+    await show(s)
+
+
+@script()
+async def empty_classic_group_becomes_a_consumer_group(s: Session) -> None:
+    await commit(s, 9, 7)
+    await enter(s, A, "u")
+    await show(s)
+
+
+@script()
+async def consumer_and_a_classic_group_with_members(s: Session) -> None:
+    member = Member(s, "classic")
+    await member.ask_for_id()
+    await member.join()
+    await enter(s, A, "u")
+    await beat(s, A, 1)
+    await beat(s, A, -1)
+    await show(s)
+
+
+@script()
+async def offsets_of_a_consumer_are_deleted(s: Session) -> None:
+    epoch = await enter(s, A, "u")
+    topics = [topic("u", (0, 7)), topic("t", (0, 7))]
+    await commit(s, 9, 7, member_id=A, generation_id_or_member_epoch=epoch, topics=topics)
+    deleted = [{"name": name, "partitions": [{"partition_index": 0}]} for name in ("u", "t", "nothing")]
+    await s.ask("offset_delete", 0, group_id=s.group, topics=deleted)
+
+
+@script()
+async def consumers_beyond_the_last_partition_get_none(s: Session) -> None:
+    for number in range(3):
+        await enter(s, str(uuid.UUID(int=20 + number)), "topic.with-all_1", server_assignor="range")
+    await show_one_version(s)
+
+
+@script()
+async def older_epoch_commits_what_the_consumer_has_kept(s: Session) -> None:
+    """KIP-1251."""
+    first = await enter(s, A, "u")
+    await enter(s, B, "u")
+    await beat(s, A, first)
+    await beat(s, A, first, topic_partitions=owned(s, "u", 0, 1))
+    for partitions in ((0,), (2,), (0, 2)):
+        committed = [topic("u", *[(each, 7) for each in partitions])]
+        await commit(s, 9, 7, member_id=A, generation_id_or_member_epoch=first, topics=committed)

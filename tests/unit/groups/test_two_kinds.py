@@ -107,7 +107,10 @@ def test_member_of_one_kind_is_refused_by_a_group_of_the_other(h: TwoKinds) -> N
         else:
             assert (answer.error_code, answer.error_message) == (69, "Group classic is not a consumer group.")
     joins = h.join_consumer("b", group_id="classic")
-    assert (joins.error_code, joins.error_message) == (69, "Group classic is not a consumer group.")
+    assert joins.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert joins.error_message == (
+        "Cannot upgrade classic group classic to consumer group because online upgrade is disabled."
+    )
 
 
 def test_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets(h: TwoKinds) -> None:
