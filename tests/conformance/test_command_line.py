@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.members import Member, assignment, commit, form, topic
 from tests.conformance.session import MUSTER, Server, Session
-from tests.support.kafka_broker import group_command, run_tool, why_no_kafka_yet
+from tests.support.kafka_broker import group_command, java, run_tool, why_no_kafka_yet
 from tests.support.pod import SoloPod
 
 pytestmark = [
@@ -166,3 +167,25 @@ async def test_java_consumer_of_another_protocol_gives_up(cluster: Cluster, cons
     _, output = await run_tool(*consumer, *more)
     assert '"name":"shutdown_complete"' in output, output
     assert (await cluster.run("--list")).split() == ["idle", "live"]
+
+
+async def test_java_consumer_of_the_consumer_protocol_gets_its_partitions_and_is_described(cluster: Cluster) -> None:
+    tool = ("org.apache.kafka.tools.VerifiableConsumer", "--group-protocol", "consumer", "--topic", "t")
+    address = ("--bootstrap-server", f"127.0.0.1:{cluster.pod.kafka_port}", "--group-id", "new")
+    consumer = await asyncio.create_subprocess_exec(
+        *java(*tool, *address), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert consumer.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            while b"partitions_assigned" not in (line := await consumer.stdout.readline()):
+                assert line, "it ended"
+        assert line.count(b'"topic":"t"') == 3, line
+        described = await cluster.run("--describe", "--group", "new", "--members", "--verbose")
+        assert re.search(r"new +\S+ +\S+ +\S+ +3 ", described), described
+        state = await cluster.run("--describe", "--group", "new", "--state")
+        assert re.search(r"new .* uniform +Stable +1", state), state
+    finally:
+        consumer.terminate()
+        await consumer.wait()
+    assert (await cluster.run("--describe", "--group", "new", "--state")).count("Empty") == 1
