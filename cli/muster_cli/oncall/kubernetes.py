@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muster_cli.oncall.seen import OperatorSeen, PodSeen, Seen, Unreachable
+from muster_cli.oncall.seen import OperatorSeen, PodSeen, Seen, Unreachable, Unreadable
 from muster_operator.api.durations import parse_time
 from muster_operator.api.models import CoordinatorCluster, MusterUser, OffsetsPartition, OffsetsTopic, Resource
 from muster_operator.kube.client import Json, KubeClient, connect, context_namespace, is_refused, uses_service_account
 from muster_operator.kube.manifests import CLUSTER_LABEL
 from muster_operator.kube.objects import collection_path, decode
-from muster_operator.kube.pod_info import pod_info
+from muster_operator.kube.pod_info import is_made_by, pod_info
 from muster_operator.kube.run import LEASE_NAME
 from muster_operator.store.port import StoreError
 
@@ -34,13 +34,15 @@ class KubernetesReader:
 
     async def look(self) -> tuple[Seen, ...]:
         try:
-            clusters = _decoded(CoordinatorCluster, await self.listed(collection_path(CoordinatorCluster, self._scope)))
+            unreadable: list[Unreadable] = []
+            raw = await self.listed(collection_path(CoordinatorCluster, self._scope))
+            clusters = _decoded(CoordinatorCluster, raw, unreadable)
             wanted = [each for each in clusters if self._name in ("", each.metadata.name)]
             if self._name and not wanted:
                 raise Unreachable(f"namespace {self.namespace} has no CoordinatorCluster {self._name}")
             if not wanted:
                 return ()
-            return await self._seen(wanted)
+            return await self._seen(wanted, unreadable)
         except StoreError as error:
             raise Unreachable(f"the API server: {error}") from error
 
@@ -66,10 +68,13 @@ class KubernetesReader:
     def _scope(self) -> str | None:
         return self.namespace or None
 
-    async def _seen(self, clusters: list[CoordinatorCluster]) -> tuple[Seen, ...]:
-        topics = _decoded(OffsetsTopic, await self.listed(collection_path(OffsetsTopic, self._scope)))
-        partitions = _decoded(OffsetsPartition, await self.listed(collection_path(OffsetsPartition, self._scope)))
-        users = await self.listed_if_allowed(collection_path(MusterUser, self._scope))
+    async def _seen(self, clusters: list[CoordinatorCluster], unreadable: list[Unreadable]) -> tuple[Seen, ...]:
+        topics = _decoded(OffsetsTopic, await self.listed(collection_path(OffsetsTopic, self._scope)), unreadable)
+        partitions = _decoded(
+            OffsetsPartition, await self.listed(collection_path(OffsetsPartition, self._scope)), unreadable
+        )
+        raw_users = await self.listed_if_allowed(collection_path(MusterUser, self._scope))
+        users = None if raw_users is None else _decoded(MusterUser, raw_users, unreadable)
         pods = await self.listed(self.path("/api/v1", "pods"), CLUSTER_LABEL)
         operators = {
             each: await self._operator(each) for each in dict.fromkeys(one.metadata.namespace for one in clusters)
@@ -93,6 +98,7 @@ class KubernetesReader:
                     pods=tuple(pod_seen(each) for each in pods if _is_of(each, place, name)),
                     users=None if users is None else _users(users, place, name),
                     operator=operators[place],
+                    unreadable=tuple(each for each in unreadable if each.namespace == place),
                 )
             )
         return tuple(found)
@@ -154,22 +160,32 @@ def operator_seen(lease: Json) -> OperatorSeen:
     return OperatorSeen(spec.get("holderIdentity") or "", parse_time(renewed) if renewed else 0.0)
 
 
-def _users(raw: list[Json], namespace: str, cluster: str) -> tuple[MusterUser, ...]:
+def _users(users: list[MusterUser], namespace: str, cluster: str) -> tuple[MusterUser, ...]:
     return tuple(
-        each
-        for each in _decoded(MusterUser, raw)
-        if (each.metadata.namespace, each.spec.cluster_ref.name) == (namespace, cluster)
+        each for each in users if (each.metadata.namespace, each.spec.cluster_ref.name) == (namespace, cluster)
     )
 
 
 def _is_of(pod: Json, namespace: str, cluster: str) -> bool:
+    """By its label and its owner: anybody can give a pod a label."""
     meta = pod["metadata"]
-    return (meta["namespace"], meta["labels"][CLUSTER_LABEL]) == (namespace, cluster)
+    labelled = (meta["namespace"], meta["labels"][CLUSTER_LABEL]) == (namespace, cluster)
+    return labelled and is_made_by(pod, cluster, "")
 
 
-def _decoded(resource: type[T], raw: list[Json]) -> list[T]:
-    """Raises Unreachable for an object that an older or newer version of Muster has written, and says which one."""
-    try:
-        return [decode(resource, each) for each in raw]
-    except msgspec.ValidationError as error:
-        raise Unreachable(f"a {resource.__name__} cannot be read by this version of muster: {error}") from error
+def _decoded(resource: type[T], raw: list[Json], unreadable: list[Unreadable]) -> list[T]:
+    """Those that can be read, at least without spec or status. What cannot is added to `unreadable`."""
+    found = []
+    for each in raw:
+        meta = each["metadata"]
+        parts = (each, {**each, "status": {}}, {**each, "spec": {}}, {"metadata": meta, "spec": {}, "status": {}})
+        problem = ""
+        for part in parts:
+            try:
+                found.append(decode(resource, part))
+                break
+            except msgspec.ValidationError as error:
+                problem = problem or str(error)
+        if problem:
+            unreadable.append(Unreadable(meta["namespace"], f"{resource.__name__} {meta['name']}", problem))
+    return found

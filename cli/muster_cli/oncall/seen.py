@@ -44,8 +44,19 @@ class OperatorSeen:
 
 
 @dataclass(frozen=True)
+class Unreadable:
+    """An object that an older schema let in, or another version of Muster has written."""
+
+    namespace: str
+    about: str
+    problem: str
+
+
+@dataclass(frozen=True)
 class Seen:
-    """One cluster. `operator`: None if nobody could be asked. `users`: None if they may not be read."""
+    """One cluster. `operator`: None if nobody could be asked. `users`: None if they may not be read. `unreadable`: in
+    the namespace; what could be read of them is among the others.
+    """
 
     cluster: CoordinatorCluster
     topics: tuple[OffsetsTopic, ...] = ()
@@ -53,6 +64,7 @@ class Seen:
     pods: tuple[PodSeen, ...] = ()
     users: tuple[MusterUser, ...] | None = ()
     operator: OperatorSeen | None = None
+    unreadable: tuple[Unreadable, ...] = ()
 
     @property
     def serving(self) -> tuple[OffsetsPartition, ...]:

@@ -63,6 +63,8 @@ def judge(seen: Seen, now: float) -> Verdict:
     """The verdict at `now`, in seconds since 1970."""
     lists = _Lists(now)
     _judge_operator(seen, lists)
+    for one in seen.unreadable:
+        lists.add(Note(one.about, "Unreadable", f"this version of muster cannot read it: {one.problem}"), 0.0)
     objects: tuple[Resource, ...] = (seen.cluster, *seen.topics, *(seen.users or ()))
     unled = [] if seen.cluster.spec.hibernate else [each for each in seen.serving if not _is_led(each)]
     for each in objects:

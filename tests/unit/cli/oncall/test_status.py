@@ -17,6 +17,7 @@ from muster_cli.oncall.seen import OperatorSeen, Seen, Unreachable
 from muster_cli.oncall.status import ClusterReport, StatusReport, build_status
 from muster_operator.api.durations import format_time
 from muster_operator.kube.client import Json
+from muster_operator.kube.manifests import CLUSTER_LABEL
 
 HOUR_S = 3600.0
 
@@ -178,6 +179,36 @@ async def test_cluster_that_is_not_there_and_kinds_that_may_not_be_read_are_unre
     with pytest.raises(Unreachable, match="403"):
         await KubernetesReader(RecordedServer(recorded("healthy"), ("pods",)).client, NAMESPACE).look()
     assert Unreachable("").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("plural", "field", "value", "about"),
+    [
+        ("coordinatorclusters", "spec", {"pods": "many"}, "CoordinatorCluster orders"),
+        ("coordinatorclusters", "status", {"pods": "many"}, "CoordinatorCluster orders"),
+        ("offsetspartitions", "status", {"state": "Dreaming"}, "OffsetsPartition orders-0"),
+        ("offsetspartitions", "spec", {}, "OffsetsPartition orders-0"),
+        ("offsetstopics", "spec", {}, "OffsetsTopic orders"),
+        ("musterusers", "spec", {}, "MusterUser alice"),
+    ],
+)
+async def test_object_that_cannot_be_read_needs_a_person_and_hides_no_other(
+    plural: str, field: str, value: Json, about: str
+) -> None:
+    objects = recorded("healthy")
+    objects["musterusers"] = [{"metadata": {"name": "alice", "namespace": NAMESPACE}, "spec": {}}]
+    if plural != "musterusers":
+        objects["musterusers"] = []
+        objects[plural][0][field] = value
+    told = await report(objects)
+    assert (about, "Unreadable") in [(each.about, each.reason) for each in told.needs_person]
+    assert len(told.pods) == 3
+
+
+async def test_pod_that_merely_has_the_label_is_none_of_the_cluster() -> None:
+    objects = recorded("healthy")
+    objects["pods"].append({"metadata": {"name": "debug", "namespace": NAMESPACE, "labels": {CLUSTER_LABEL: CLUSTER}}})
+    assert [pod.name for pod in (await report(objects)).pods] == ["orders-0", "orders-1", "orders-2"]
 
 
 def test_pod_that_is_not_ready_says_why() -> None:
