@@ -32,6 +32,7 @@ from muster_operator.kube.manifests import (
     with_present_claims,
     with_present_template,
 )
+from muster_operator.kube.missing_secrets import MissingSecrets
 from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
 from muster_operator.kube.stateful_sets import StatefulSets, is_own
 from muster_operator.kube.stranded import StrandedVolumes
@@ -101,6 +102,7 @@ class KubeWorkload:
         self._outdated_definitions = ""
         self._claims = Claims(client, clock)
         self._stranded = StrandedVolumes(client, clock)
+        self._missing = MissingSecrets(client, clock)
         self._certificates = certificates
         self.gateways = Gateways(client, default_image, self._took_service, self._tell, clock)
         self._users = KubeUsers(client, clock)
@@ -180,6 +182,7 @@ class KubeWorkload:
         if self._stateful_sets.get(key) is None:
             self._claims.forget(key)
             self._stranded.forget(key)
+            self._missing.forget(key)
             self._doubt(key)
         self._infos.clear()
         self._look_at_generation(key)
@@ -252,6 +255,9 @@ class KubeWorkload:
         await self._learn_nodes(known_too=False)
         await self._keep_certificates(key, cluster)
         if await self._stranded.look(key, self._pods.indexed(key)):
+            self._tell(key)
+        if await self._missing.look(key, self._pods.indexed(key)):
+            self._infos.pop(key, None)
             self._tell(key)
         wanted = (uid, cluster.spec, keep_template)
         if known is not None and (known.uid, known.spec, known.keep_template) == wanted and now - known.at < RESYNC_S:
@@ -398,7 +404,7 @@ class KubeWorkload:
             )
             revision = self._stateful_sets.revision(key)
             services = self._services.indexed(key)
-            infos = (pod_info(raw, revision, self._nodes, services, tls) for raw in ours)
+            infos = (self._missing.added(key, pod_info(raw, revision, self._nodes, services, tls)) for raw in ours)
             self._infos[key] = tuple(sorted(infos, key=lambda pod: pod.node_id))
         return self._infos[key]
 
@@ -413,11 +419,11 @@ class KubeWorkload:
     async def follow(self) -> None:
         """Every LOOK_EVERY_S, until it is cancelled, read what is not watched: the pods' nodes, which are few (the
         right to watch all nodes is not needed), and have clusters looked at whose volumes are to grow, or whose pods
-        wait for a node.
+        wait for a node or for what they mount.
         """
         while True:
             await self._learn_nodes()
-            for key in {*self._claims.unsettled(), *self._stranded.waiting()}:
+            for key in {*self._claims.unsettled(), *self._stranded.waiting(), *self._missing.waiting()}:
                 self._tell(key)
             await asyncio.sleep(LOOK_EVERY_S)
 
