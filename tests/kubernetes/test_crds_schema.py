@@ -375,6 +375,17 @@ def test_change_that_the_status_rules_out_is_refused_saying_why(
     assert expected in refused.stderr
 
 
+@pytest.mark.parametrize("overlay", ["development", "three-zones", "in-front-of-kafka"])
+def test_clusters_of_the_sample_repository_are_taken(namespace: str, overlay: str) -> None:
+    folder = REPOSITORY / "examples" / "gitops" / "clusters" / overlay
+    rendered = [*yaml.safe_load_all(kubectl("kustomize", str(folder)).stdout)]
+    ours = [each for each in rendered if each["apiVersion"] == "muster.dev/v1alpha1"]
+    assert len(ours) >= 2
+    for each in ours:
+        each["metadata"]["namespace"] = namespace
+    kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(ours))
+
+
 @pytest.mark.parametrize("quantity", ["1", '"0.5"', "1Gi", "1e3", "500m", '"1.5Gi"'])
 def test_quantities_are_taken_as_everybody_writes_them(namespace: str, quantity: str) -> None:
     text = f"""
