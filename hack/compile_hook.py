@@ -35,7 +35,9 @@ class CompileHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is the
             work = Path(name).resolve()
             shutil.copytree(package, work / package.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
             paths = [f"{package.name}/{module}.py" for module in modules]
-            arguments = ["--strict", "--explicit-package-bases", "--namespace-packages", *paths]
+            options = ["--strict", "--explicit-package-bases", "--namespace-packages"]
+            # What has no types is imported by modules that are not compiled; `make lint` has the list of it.
+            arguments = [*options, "--disable-error-code=import-untyped", *paths]
             (work / "setup.py").write_text(SETUP.format(arguments=arguments))
             done = subprocess.run(
                 [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out", "--build-temp", "tmp"],

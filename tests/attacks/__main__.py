@@ -53,14 +53,11 @@ def main() -> int:
     try:
         for attack in chosen:
             verdicts.append(judged(attack, options.seconds))
-            print(report.line(verdicts[-1]), file=sys.stderr if options.json else sys.stdout, flush=True)
+            print(json.dumps(verdicts[-1].as_dict()) if options.json else report.line(verdicts[-1]), flush=True)
     except KeyboardInterrupt:
         print("interrupted; everything that was started has ended", file=sys.stderr)
         return 130
-    if options.json:
-        print(json.dumps([each.as_dict() for each in verdicts]))
-    else:
-        print(report.summary(verdicts))
+    print(report.summary(verdicts), file=sys.stderr if options.json else sys.stdout)
     if options.document:
         report.write_page(verdicts, options.seconds)
     return 1 if any(each.reasons for each in verdicts) else 0
@@ -73,7 +70,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("attacks", nargs="*", metavar="NAME", help="which attacks; default: all")
     parser.add_argument("--list", action="store_true", help="say what these attacks are, and end")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of each attack; default {SECONDS:g}")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON")
+    parser.add_argument("--json", action="store_true", help="print all figures, a line of JSON for each attack")
     parser.add_argument("--document", action="store_true", help="write docs/attacks.md")
     return parser
 

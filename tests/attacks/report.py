@@ -51,7 +51,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 def page(verdicts: Sequence[Verdict], seconds: float) -> str:
     """docs/attacks.md."""
     compiled = "compiled" if "/compiled/" in os.environ.get("PYTHONPATH", "") else "plain Python"
-    how = f"{os.cpu_count()} processors, Python {platform.python_version()}, {compiled}, {seconds:g} s of each attack"
+    how = (
+        f"{os.cpu_count()} processors, Python {platform.python_version()}, {compiled}, {seconds:g} s of each attack; "
+        f"a load of {os.getloadavg()[2]:.1f} on average of the last 15 minutes, with what else the machine did"
+    )
     text = TEXT.read_text(encoding="utf-8").format(
         members=MEMBERS, ratio=f"{RATIO_MAX:g}", memory=MEMORY_MAX >> 20, how=how, summary=summary(verdicts)
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from muster_coordinator.listener.exchange import Exchange
-from muster_coordinator.listener.rotation import UNIT_BYTES, Rotation
+from muster_coordinator.listener.rotation import ANSWER_UNIT_BYTES, Rotation
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.wire.framing import encode_response_head
 
@@ -108,7 +108,7 @@ class AnswerQueue:
         self.request_bytes -= exchange.size
         size = len(frame)
         self.ready_bytes += size
-        self._rotation.units -= size // UNIT_BYTES
+        self._rotation.units -= size // ANSWER_UNIT_BYTES
         if exchange is self.slow:
             self.slow = None
         if pending[0] is exchange:

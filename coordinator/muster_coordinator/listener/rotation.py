@@ -1,10 +1,10 @@
 """Whose requests are carried out next: connections take turns, so that what one of them asks for keeps nobody waiting
 for long (ADR 43).
 
-Work is counted in units. A request is one, and one more for each UNIT_BYTES of its frame and of its answer; a slice of
-a large answer is SLICE_UNITS. In one turn of the event loop TURN_UNITS are carried out for all connections together,
-and QUANTUM requests at most for one. The pod's own work (elections, replication, timers, the pod API) runs between two
-turns.
+Work is counted in units. A request is one, and one more for each UNIT_BYTES of its frame and each ANSWER_UNIT_BYTES of
+its answer; a slice of a large answer is SLICE_UNITS. In one turn of the event loop TURN_UNITS are carried out for all
+connections together, and QUANTUM requests at most for one. The pod's own work (elections, replication, timers, the pod
+API) runs between two turns.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ QUANTUM = 16
 """Kafka takes one request of a connection at a time; clients that pipeline commits have a few in flight."""
 
 UNIT_BYTES = 4096
+ANSWER_UNIT_BYTES = 512
+"""As many as a slice has for each of its units: an answer takes longer to make than a request of its size to read."""
+
 SLICE_UNITS = 64
 
 

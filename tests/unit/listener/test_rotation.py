@@ -9,7 +9,14 @@ from typing import Any, cast
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.connection import KafkaConnection
-from muster_coordinator.listener.rotation import QUANTUM, TURN_UNITS, UNIT_BYTES, Rotation
+from muster_coordinator.listener.rotation import (
+    ANSWER_UNIT_BYTES,
+    QUANTUM,
+    SLICE_UNITS,
+    TURN_UNITS,
+    UNIT_BYTES,
+    Rotation,
+)
 from muster_coordinator.listener.state import ServerState
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
@@ -126,6 +133,16 @@ async def test_large_requests_cost_more_of_a_turn() -> None:
     large = frame("c" * 30_000)
     connection.data_received(large * 10)
     assert clients.state.rotation.units <= TURN_UNITS - 10 * (30_000 // UNIT_BYTES)
+
+
+async def test_large_answers_cost_as_much_of_a_turn_as_their_bytes_in_slices() -> None:
+    clients = Clients(1)
+    (connection,) = clients.connections
+    clients.holds = True
+    connection.data_received(frame())
+    before = clients.state.rotation.units
+    connection.answers.complete(clients.held[0], bytes(SLICE_UNITS * ANSWER_UNIT_BYTES))
+    assert before - clients.state.rotation.units == SLICE_UNITS
 
 
 async def test_nothing_is_carried_out_while_answers_are_not_read() -> None:
