@@ -13,6 +13,8 @@ from muster_coordinator.wire.apis import APIS
 
 Doing = Callable[[Site], Awaitable[None]]
 LOGIN_APIS = {17, 36}
+ADMINISTRATION = {27, 29, 30, 31, 48, 50, 51, 60, 68, 76, 88}
+"""APIs that are answered with a refusal or a line: they are pipelined all at once, in `every-api`."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Attack:
 def _pipelined() -> list[Attack]:
     found = []
     for key, api in sorted(APIS.items()):
+        if key in ADMINISTRATION:
+            continue
         prepare = {9: fill_big_group, 15: fill_big_group, 16: make_groups}.get(key)
         what = f"{api.name} without a pause: 16 connections, 500 requests at once"
         found.append(
