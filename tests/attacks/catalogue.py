@@ -155,40 +155,11 @@ SURROUNDINGS = [
     Attack("api-questions", "16 pipeline GET /metrics at the pod API", surroundings.questions_to_the_api),
 ]
 EVERY_API = Attack("every-api", "every API at once, without a pause", pipelining.every_api_at_once, fill_big_group)
-OF_A_STRANGER = (
-    "no-readers",
-    "half-frames",
-    "idle",
-    "new-groups",
-    "crowd",
-    "lists",
-    "fetched-1000-times",
-    "every-api",
-    "metadata-topics",
-)
+OF_A_STRANGER = ("no-readers", "idle", "new-groups", "crowd", "fetched-1000-times", "every-api")
 """Attacks that are made again by a user who has logged in and may do nothing."""
 AT_GATEWAYS = (
-    "no-readers",
-    "slow-writers",
-    "bytes-one-by-one",
-    "half-lengths",
-    "half-frames",
-    "idle",
-    "come-and-go",
-    "reset",
-    "one-request-each",
-    "handshakes",
-    "new-groups",
-    "crowd",
-    "new-coordinators",
-    "lists",
-    "many-fetched",
-    "fetched-1000-times",
-    "pipelined-Heartbeat",
-    "pipelined-Metadata",
-    "garbage",
-    "huge-lengths",
-    "wrong-versions",
+    *("no-readers", "slow-writers", "half-lengths", "half-frames", "idle", "come-and-go", "handshakes", "new-groups"),
+    *("lists", "fetched-1000-times", "pipelined-Heartbeat", "pipelined-Metadata", "garbage", "huge-lengths"),
 )
 """Attacks that are made on a gateway, too."""
 

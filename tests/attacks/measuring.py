@@ -14,6 +14,8 @@ from tests.attacks.errors import HarnessError
 from tests.attacks.members import Felt
 from tests.attacks.places import Place, place
 
+from muster_coordinator.calls import CallStatus
+
 WARM_UP_S, WITHOUT_S, AFTER_S = 0.5, 1.5, 0.5
 READY_S = 60.0
 ANSWER_S = 45.0
@@ -52,10 +54,10 @@ async def measured(attack: Attack, directory: Path, seconds: float) -> Measured:
             Child("tests.attacks.attackers", attack.name, text) as attackers,
         ):
             await asyncio.gather(members.line(READY_S), attackers.line(READY_S))
-            return await _attacked(attacked, members, attackers, seconds)
+            return await _attacked(attack, attacked, members, attackers, seconds)
 
 
-async def _attacked(attacked: Place, members: Child, attackers: Child, seconds: float) -> Measured:
+async def _attacked(attack: Attack, attacked: Place, members: Child, attackers: Child, seconds: float) -> Measured:
     await asyncio.sleep(WARM_UP_S)
     await _felt(members)
     await asyncio.sleep(WITHOUT_S)
@@ -66,12 +68,24 @@ async def _attacked(attacked: Place, members: Child, attackers: Child, seconds: 
     done = json.loads(await attackers.told(ANSWER_S))
     most = max(most, resident(attacked.pid))
     begun = time.monotonic()
+    if attack.disk:
+        await _elected(attacked)
     calm = await _calm(attacked, members)
     calm_s = time.monotonic() - begun if calm else None
     await _felt(members)
     await asyncio.sleep(AFTER_S)
     after = await _felt(members)
     return Measured(without, beside, after, max(0, most - memory), await _moved(attacked) - moved, calm_s, done)
+
+
+async def _elected(attacked: Place) -> None:
+    """As an operator does for partitions whose leader could not write. Raises HarnessError."""
+    try:
+        async with asyncio.timeout(CALM_S):
+            while any(each.status is not CallStatus.ACCEPTED for each in await attacked.pod.elect_all()):
+                await asyncio.sleep(LOOK_EVERY_S)
+    except TimeoutError:
+        raise HarnessError(f"no leaders within {CALM_S:g} s") from None
 
 
 async def _felt(members: Child) -> Felt:

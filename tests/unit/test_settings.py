@@ -76,7 +76,6 @@ def test_defaults_of_kafka_are_kept() -> None:
     defaults = {s.name: s.default for s in all_settings()}
     assert defaults["offsets.topic.segment.bytes"] == 104_857_600
     assert defaults["offsets.commit.timeout.ms"] == 5000
-    assert defaults["socket.request.max.bytes"] == 104_857_600
     assert defaults["connections.max.idle.ms"] == 600_000
     assert defaults["group.initial.rebalance.delay.ms"] == 3000
     assert defaults["offsets.retention.minutes"] == 10_080

@@ -24,7 +24,7 @@ QUANTUM = 16
 
 UNIT_BYTES = 4096
 ANSWER_UNIT_BYTES = 512
-"""As many as a slice has for each of its units: an answer takes longer to make than a request of its size to read."""
+"""An answer takes longer to make than a request of its size to read. A slice has as many bytes for each of its own."""
 
 SLICE_UNITS = 64
 
