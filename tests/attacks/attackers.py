@@ -34,9 +34,9 @@ async def main(name: str, target: Target) -> None:
     if attacking.done():
         attacking.result()  # it failed, or has done what it does once
         await stopping
-    print(json.dumps(site.counts), flush=True)
     if attack.undo is not None:
         await attack.undo(site)
+    print(json.dumps(site.counts), flush=True)
     os._exit(0)  # its connections end with it, as those of a process that is killed
 
 

@@ -44,7 +44,7 @@ def _pipelined() -> list[Attack]:
     for key, api in sorted(APIS.items()):
         if key in ADMINISTRATION:
             continue
-        prepare = {9: fill_big_group, 15: fill_big_group, 16: make_groups}.get(key)
+        prepare = {9: fill_big_group, 15: fill_big_group, 16: make_groups}.get(key, pipelining.encoded(key))
         what = f"{api.name} without a pause: 16 connections, 500 requests at once"
         found.append(
             Attack(f"pipelined-{api.name}", what, pipelining.pipelined(key), prepare, logins=key in LOGIN_APIS)

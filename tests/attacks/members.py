@@ -77,9 +77,12 @@ class Member:
         self.waits_since: float | None = None
         self._sent = 0
 
+    async def connect(self) -> None:
+        """A login may take longer than a group waits for members."""
+        self._client = await self._site.client(OWNER)
+
     async def join(self) -> None:
         """Raises HarnessError."""
-        self._client = await self._site.client(OWNER)
         join, sync = schema("join_group", 3), schema("sync_group", 3)
         joined = await self._client.call(
             join.JoinGroupRequest(
@@ -190,6 +193,7 @@ async def main(target: Target) -> None:
     site = Site(target)
     members = [Member(site, number) for number in range(MEMBERS)]
     async with asyncio.timeout(JOIN_TIMEOUT_S):
+        await asyncio.gather(*(member.connect() for member in members))
         await asyncio.gather(*(member.join() for member in members))
     running = [asyncio.create_task(member.run()) for member in members]
     print("ready", flush=True)

@@ -40,6 +40,15 @@ def of_key(key: int, site: Site) -> bytes:
     return frame(folder(APIS[key].name), version, **named)
 
 
+def encoded(key: int) -> Callable[[Site], Awaitable[None]]:
+    """To prepare: the encoder of an API is imported when it is needed first."""
+
+    async def prepare(site: Site) -> None:
+        of_key(key, site)
+
+    return prepare
+
+
 def pipelined(key: int) -> Callable[[Site], Awaitable[None]]:
     async def attack(site: Site) -> None:
         data = of_key(key, site) * PIPELINED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.attacks import report
 from tests.attacks.catalogue import ATTACKS
 from tests.attacks.judging import MEMORY_MAX, Verdict, missed, slow
 from tests.attacks.measuring import Measured
@@ -48,6 +49,11 @@ def test_median_of_the_runs_is_what_counts() -> None:
     assert slow(ATTACK, verdict.ratio) == []
     assert slow(ATTACK, runs[0].ratio) == ["p99 20.0 times"]
     assert verdict.middle is runs[2]
+
+
+def test_page_has_a_row_for_each_attack() -> None:
+    page = report.PAGE.read_text(encoding="utf-8")
+    assert [name for name in ATTACKS if f"| {name} |" not in page] == []
 
 
 def test_there_are_attacks_enough_on_both() -> None:
