@@ -8,6 +8,11 @@ import pytest
 
 from muster_coordinator.records import control
 from muster_coordinator.records.batch import BatchRecord, CorruptBatchError, encode_batch, read_batch
+from muster_coordinator.records.consumer_group import (
+    ConsumerGroupCurrentValue,
+    ConsumerGroupRecord,
+    ConsumerGroupTargetMetadataValue,
+)
 from muster_coordinator.records.decode import RECORD_TYPE_NAMES, UnknownRecord, decode_record
 from muster_coordinator.records.errors import RecordDecodeError
 from muster_coordinator.records.group_metadata import (
@@ -132,20 +137,23 @@ def test_group_metadata_is_written_as_kafka_writes_it() -> None:
     assert encode_group_metadata_value(empty) == GOLDEN["group-metadata-value-3-empty"]
 
 
+def test_record_of_another_protocol_is_unknown_with_a_name() -> None:
+    key = GOLDEN["streams-group-metadata-key"]
+    change = decode_record(key, GOLDEN.get("streams-group-metadata-value", b"anything"))
+    assert change == UnknownRecord(int.from_bytes(key[:2], "big"), "StreamsGroupMetadata")
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("name", "value_type"),
     [
-        "consumer-group-metadata",
-        "consumer-group-target-assignment-metadata",
-        "consumer-group-current-member-assignment",
-        "streams-group-metadata",
+        ("consumer-group-target-assignment-metadata", ConsumerGroupTargetMetadataValue),
+        ("consumer-group-current-member-assignment", ConsumerGroupCurrentValue),
     ],
 )
-def test_record_of_another_protocol_is_unknown_with_a_name_whatever_its_tagged_fields(name: str) -> None:
-    key = GOLDEN[f"{name}-key"]
-    camel = "".join(word.capitalize() for word in name.split("-"))
-    change = decode_record(key, GOLDEN.get(f"{name}-value", b"anything"))
-    assert change == UnknownRecord(int.from_bytes(key[:2], "big"), camel)
+def test_record_of_a_consumer_group_is_read_whatever_its_tagged_fields(name: str, value_type: type) -> None:
+    change = decode_record(GOLDEN[f"{name}-key"], GOLDEN[f"{name}-value"])
+    assert isinstance(change, ConsumerGroupRecord)
+    assert isinstance(change.value, value_type)
 
 
 def test_every_record_type_of_kafka_is_known_by_name() -> None:

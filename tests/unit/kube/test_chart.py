@@ -132,7 +132,7 @@ def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
 @needs_helm
 def test_one_namespace_is_a_role_in_it_and_no_rights_elsewhere() -> None:
     rendered = helm_template("--set", "operator.watchNamespace=teams,operator.secrets={company-operator}")
-    people = {"muster-operator-view", "muster-operator-edit"}
+    people = {"muster-operator-view", "muster-operator-edit", "muster-view", "muster-operate"}
     assert {name for kind, name in rendered if kind == "ClusterRole"} == people
     assert not [name for kind, name in rendered if kind == "ClusterRoleBinding"]
     role, binding = rendered["Role", "muster-operator-clusters"], rendered["RoleBinding", "muster-operator-clusters"]

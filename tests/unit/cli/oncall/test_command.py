@@ -61,6 +61,11 @@ def fill(kubernetes: FakeKubernetes, name: str) -> None:
                 kubernetes.objects.handle("PUT", f"{path}/{each['metadata']['name']}/status", {}, status)
 
 
+def _heed_interrupts() -> None:
+    """Tests that were started in the background have been told to ignore SIGINT, and so would their processes."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Typed:
     """Commands of `muster`."""
 
@@ -72,7 +77,9 @@ class Typed:
         kept = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
         command = (sys.executable, "-m", "muster_cli", *arguments)
         environment = {**kept, "KUBECONFIG": self._kubeconfig}
-        return await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
+        return await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, env=environment, preexec_fn=_heed_interrupts
+        )
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, output, errors."""
@@ -134,7 +141,7 @@ async def test_watch_prints_what_changes_and_ends_with_the_code_of_the_last_look
         kubernetes.objects.handle("PUT", path, {}, gone)
         assert json.loads(await process.stdout.readline())["healthy"] is False
         process.send_signal(signal.SIGINT)
-        assert await process.wait() == 1
+        assert await asyncio.wait_for(process.wait(), 30) == 1
         assert await process.stdout.read() == b""
 
 
