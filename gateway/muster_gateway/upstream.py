@@ -7,6 +7,7 @@ import random
 
 import structlog
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.outgoing.login import LoginError
 from muster_coordinator.wire.codec import Writer
@@ -30,6 +31,9 @@ ANSWER_S = 5.0
 """Longest wait for an answer to what the gateway itself asks: a broker that is stuck is given up for another."""
 
 _METADATA_VERSION = 4  # of the oldest that Kafka 4 has; not flexible
+_API_VERSIONS_VERSIONS = (4, 3)  # both flexible
+_CORRELATION_BYTES = 4
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class Upstream:
@@ -115,12 +119,18 @@ async def ask_brokers(caller: Caller) -> BrokersAnswer:
 
 
 async def _ask_versions(caller: Caller) -> Announced:
-    version = 3
-    writer = Writer(True)
-    writer.string(CLIENT_ID)
-    writer.string("1")
-    frame = encode_request_frame(API_VERSIONS_API, version, 1, CLIENT_ID, writer.done())
-    announced = read_api_versions(version, await ask(caller, frame))
-    if announced.error_code:
-        raise UpstreamError(f"ApiVersions: error {announced.error_code}")
-    return announced
+    """What a broker announces to clients of the newest version: to others it shows no feature whose lowest level is 0
+    (KIP-1022)."""
+    for version in _API_VERSIONS_VERSIONS:
+        writer = Writer(True)
+        writer.string(CLIENT_ID)
+        writer.string("1")
+        request = encode_request_frame(API_VERSIONS_API, version, 1, CLIENT_ID, writer.done())
+        frame = await ask(caller, request)
+        if frame[_CORRELATION_BYTES : _CORRELATION_BYTES + 2] == _UNSUPPORTED_VERSION:
+            continue  # answered in version 0, by an older broker
+        announced = read_api_versions(version, frame)
+        if announced.error_code:
+            raise UpstreamError(f"ApiVersions: error {announced.error_code}")
+        return announced
+    raise UpstreamError(f"the broker has none of the versions {_API_VERSIONS_VERSIONS} of ApiVersions")

@@ -235,8 +235,10 @@ async def test_kafkas_own_tools_work_as_at_a_broker(site: Site, tmp_path: Path) 
     code, output = await run_tool(
         "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", site.bootstrap, "describe"
     )
-    (line,) = [each for each in output.splitlines() if "transaction.version" in each]
     assert code == 0, output
+    lines_of_it = [each for each in output.splitlines() if "transaction.version" in each]
+    assert len(lines_of_it) == 1, output
+    (line,) = lines_of_it
     assert "SupportedMaxVersion: 1" in line.replace("\t", " "), line
     assert "FinalizedVersionLevel: 1" in line.replace("\t", " "), line
     code, output = await run_tool(*group_command(site.bootstrap, ["--describe", "--group", group]))

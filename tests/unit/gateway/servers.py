@@ -31,6 +31,9 @@ class Server:
         self.answering = answering
         self.requests: list[tuple[int, int]] = []
         """(key, correlation id) of what was asked."""
+        self.api_versions: list[int] = []
+        """Versions of ApiVersions that were asked for."""
+        self.api_versions_max = 4
         self.port = 0
         self.connections: set[asyncio.StreamWriter] = set()
         self.leader = node_id  # whom FindCoordinator names
@@ -71,8 +74,11 @@ class Server:
     async def _answer(self, frame: bytes) -> Answer:
         key, version, correlation_id = struct.unpack_from(">hhi", frame)
         if key == apis.API_VERSIONS:
+            self.api_versions.append(version)
+            error = 0 if version <= self.api_versions_max else 35
+            version = version if not error else 0
             keys = [{"api_key": k, "min_version": 0, "max_version": r.max_version} for k, r in apis.RULES.items()]
-            answer = frames.answer(key, version, {"error_code": 0, "api_keys": keys}, correlation_id)
+            answer = frames.answer(key, version, {"error_code": error, "api_keys": keys}, correlation_id)
             return framed(answer)
         if key == apis.METADATA and version == 4:
             brokers = [
