@@ -14,7 +14,7 @@ from typing import cast
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange, ThrottledExchange
-from muster_coordinator.listener.rotation import QUANTUM, SLICE_UNITS, UNIT_BYTES
+from muster_coordinator.listener.rotation import LIGHT_UNITS, QUANTUM, SLICE_UNITS, UNIT_BYTES
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
@@ -76,6 +76,7 @@ class KafkaConnection(asyncio.Protocol):
         self._socket: asyncio.Transport | None = None  # `_transport` until the end, also while it is closing
         self._load: UserLoad | None = None
         self._rotation = state.rotation
+        self._spent_units = 0  # in its last turn
         self._behind: deque[bytes] = deque()  # requests that wait for the connection's turn, or for room
         self._received_bytes = 0  # of requests that have come, whole or in part, and are not carried out
         self._rest: asyncio.TimerHandle | None = None
@@ -141,7 +142,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def wait_for_turn(self) -> None:
         """Implements `answer_queue.Flow`."""
-        self._rotation.wait(self)
+        self._rotation.wait(self, True)
 
     def take_turn(self) -> None:
         """Implements `rotation.Taking`: make a slice of a large answer, or carry out requests."""
@@ -150,7 +151,7 @@ class KafkaConnection(asyncio.Protocol):
             self._rotation.units -= SLICE_UNITS
             answers.make_slice()
             if answers.has_slice(self._write_paused):
-                self._rotation.wait(self)
+                self._rotation.wait(self, True)
                 return
         self._go_on()
         if self.paused_reading:
@@ -160,13 +161,13 @@ class KafkaConnection(asyncio.Protocol):
         """Take `data`, and carry out the requests that have come, in their order, as far as it is the connection's turn
         and there is room. Raises FrameTooLargeError."""
         state, answers, behind, rotation = self._state, self.answers, self._behind, self._rotation
-        most, is_ready = QUANTUM, self._is_ready()
+        most, is_ready, units = QUANTUM, self._is_ready(), rotation.units
         if data:
             self._received_bytes += len(data)
             behind.extend(self._reader.feed(data))
         while is_ready and behind:
             if most <= 0 or rotation.units <= 0:
-                rotation.wait(self)
+                rotation.wait(self, most < QUANTUM or self._spent_units > LIGHT_UNITS)
                 break
             frame = behind.popleft()
             size = len(frame)
@@ -194,6 +195,8 @@ class KafkaConnection(asyncio.Protocol):
             if not behind:
                 break  # as nearly always
             is_ready = self._is_ready()
+        if most < QUANTUM:
+            self._spent_units = units - rotation.units
         if behind:
             self._is_behind(is_ready)
         elif len(answers.pending) >= self._max_in_flight and not self.paused_reading:
@@ -335,7 +338,7 @@ class KafkaConnection(asyncio.Protocol):
         """Read again, if there is room for another request, or carry out the next one that has come."""
         if self._behind:
             if self._is_ready():
-                self._rotation.wait(self)
+                self._rotation.wait(self, True)
         elif self._client_ended:
             if not self.answers.pending:
                 self.close()

@@ -1,5 +1,5 @@
-"""Whose requests are carried out next: connections take turns, so that what one of them asks for keeps nobody waiting
-for long (ADR 43).
+"""The order in which requests are carried out: connections take turns, so that what one of them asks for keeps nobody
+waiting for long (ADR 43).
 
 Work is counted in units. A request is one, and one more for each UNIT_BYTES of its frame and each ANSWER_UNIT_BYTES of
 its answer; a slice of a large answer is SLICE_UNITS. In one turn of the event loop TURN_UNITS are carried out for all
@@ -16,17 +16,21 @@ import structlog
 
 logger = structlog.get_logger(__name__)
 
-TURN_UNITS = 256
-"""About 10 ms of requests. Less makes no turn shorter that anybody would notice; more delays elections."""
+TURN_UNITS = 64
+"""About 2 ms of requests: who waits for a few turns does not notice. Less would cost batches of commits."""
 
 QUANTUM = 16
 """Kafka takes one request of a connection at a time; clients that pipeline commits have a few in flight."""
 
 UNIT_BYTES = 4096
 ANSWER_UNIT_BYTES = 512
-"""An answer takes longer to make than a request of its size to read. A slice has as many bytes for each of its own."""
+"""An answer takes longer to make than a request of its size to read."""
 
 SLICE_UNITS = 64
+
+LIGHT_UNITS = 8
+"""A connection that has spent more in its last turn waits behind those that have not: a heartbeat does not wait for the
+costly answers of many others."""
 
 
 class Taking(Protocol):
@@ -46,24 +50,35 @@ class Rotation:
 
     def __init__(self) -> None:
         self.units = TURN_UNITS
-        self._waiting: dict[Taking, None] = {}  # in the order in which they began to wait
+        self._light: dict[Taking, None] = {}  # in the order in which they began to wait
+        self._heavy: dict[Taking, None] = {}
         self._due = False
 
-    def wait(self, connection: Taking) -> None:
-        """Call its `take_turn` when all that wait already have had theirs."""
-        self._waiting[connection] = None
+    def wait(self, connection: Taking, is_heavy: bool) -> None:
+        """Call its `take_turn` when all of its kind that wait already have had theirs. `is_heavy`: it had one, and has
+        spent much."""
+        (self._heavy if is_heavy else self._light)[connection] = None
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._turn)
 
     def forget(self, connection: Taking) -> None:
         """It is closed."""
-        self._waiting.pop(connection, None)
+        self._light.pop(connection, None)
+        self._heavy.pop(connection, None)
 
     def _turn(self) -> None:
         self._due = False
         self.units = TURN_UNITS
-        waiting = self._waiting
+        self._serve(self._light)
+        if self._heavy and self.units <= 0:
+            self.units = 1  # each turn serves one of these, however many others there are
+        self._serve(self._heavy)
+        if (self._light or self._heavy) and not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _serve(self, waiting: dict[Taking, None]) -> None:
         for _ in range(len(waiting)):  # who waits again is next in the next turn
             if self.units <= 0 or not waiting:
                 break
@@ -74,6 +89,3 @@ class Rotation:
             except Exception:  # a defect costs the connection that met it, as asyncio has it for what is received
                 logger.exception("turn_failed", client=repr(connection))
                 connection.abort()
-        if waiting and not self._due:
-            self._due = True
-            asyncio.get_running_loop().call_soon(self._turn)
