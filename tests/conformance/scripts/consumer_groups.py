@@ -15,6 +15,8 @@ SETTINGS = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.assignors": "uniform,range",
 }
+RESOLVED_EPOCH = 3
+"""The epoch of a group whose first member came with an expression, once that is resolved."""
 A, B = str(uuid.UUID(int=5)), str(uuid.UUID(int=6))
 
 
@@ -190,9 +192,19 @@ async def _until_assigned(s: Session, member_id: str, epoch: int) -> None:
 @script()
 async def expression_and_names_of_a_consumer(s: Session) -> None:
     epoch = await enter(s, A, "u", subscribed_topic_regex="topic\\..*")
+    await until_resolved(s)
     await show_one_version(s)
     await beat(s, A, epoch, subscribed_topic_regex="")
     await show_one_version(s)
+
+
+async def until_resolved(s: Session) -> None:
+    """Expressions are resolved beside the requests: the group's epoch tells of it."""
+    for _ in range(100):
+        found = await s.quietly("consumer_group_describe", 1, group_ids=(s.group,), include_authorized_operations=False)
+        if int(found.groups[0].group_epoch) >= RESOLVED_EPOCH:
+            return
+        await asyncio.sleep(0.05)
 
 
 async def show_one_version(s: Session) -> None:
