@@ -26,15 +26,13 @@ def heartbeat_of_consumer(
 ) -> Result:
     """A member that joins takes an empty classic group over."""
     consumers = state.consumers
+    if request.group_id in consumers.groups or heartbeat_refusal(request, consumers.config) is not None:
+        return consumer_heartbeat(consumers, request, token, now_ms)
     before = Effects()
-    refusal = heartbeat_refusal(request, consumers.config)
-    if refusal is None and request.group_id not in consumers.groups:
-        try:
-            _make_room(state, request, before)
-        except GroupError as error:
-            refusal = error
-    if refusal is not None:
-        return Result(response=c.ConsumerGroupHeartbeatResponse(int(refusal.code), refusal.message))
+    try:
+        _make_room(state, request, before)
+    except GroupError as error:
+        return Result(response=c.ConsumerGroupHeartbeatResponse(int(error.code), error.message))
     result = consumer_heartbeat(consumers, request, token, now_ms)
     if not before.record_count or not result.records:
         return result

@@ -145,7 +145,7 @@ class KafkaConnection(asyncio.Protocol):
         self._rotation.wait(self, True)
 
     def take_turn(self) -> None:
-        """Implements `rotation.Taking`: make a slice of a large answer, or carry out requests."""
+        """Make a slice of a large answer, or carry out requests."""
         answers = self.answers
         if answers.has_slice(self._write_paused):
             self._rotation.units -= SLICE_UNITS
@@ -266,10 +266,6 @@ class KafkaConnection(asyncio.Protocol):
 
     def _rested(self) -> None:
         self._rest = None
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Implements `user_load.Waiting`: there is room."""
         self.take_turn()
 
     # -- end ----------------------------------------------------------------------------------------------------------

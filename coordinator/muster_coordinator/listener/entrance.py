@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import ClientAnswer
+from muster_coordinator.listener.rotation import QUANTUM
 from muster_coordinator.listener.sasl import Sasl, told
 from muster_coordinator.listener.state import Handler, ServerState
 from muster_coordinator.requests import cluster as w
@@ -29,9 +30,6 @@ from muster_coordinator.wire.errors import UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, encode_response_frame, read_header
 
 _LENGTH = struct.Struct(">i")
-
-FRAMES_AT_ONCE = 16
-"""Taken in one turn of the event loop: a login has six at most."""
 
 Welcome = Callable[[Identity, int | None], asyncio.Protocol]
 """Makes what takes the connection over: (who it is, how long (ms) that counts; None: as long as it lasts)."""
@@ -54,7 +52,7 @@ class _RefusedError(Exception):
 
 
 class Entrance(asyncio.Protocol):
-    """Implements `state.Connection`. `handlers` has the handler of ApiVersions."""
+    """Implements `state.Connection` and `rotation.Taking`. `handlers` has the handler of ApiVersions."""
 
     def __init__(self, state: ServerState, sasl: Sasl, handlers: Mapping[type, Handler], welcome: Welcome) -> None:
         self.last_active_ms = state.clock.monotonic_ms()
@@ -76,7 +74,6 @@ class Entrance(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._waits = False  # for a hash, or for the end of a delay
         self._is_unread = False  # the transport holds answers that the client does not read
-        self._next_turn: asyncio.Handle | None = None
         self._hashing: asyncio.Future[tuple[bytes, SaslError | None]] | None = None
         self._is_refused = False  # and has been told so
         self._expected = _Expected.VERSIONS_OR_HANDSHAKE
@@ -106,15 +103,16 @@ class Entrance(asyncio.Protocol):
         self._state.closed(self)
 
     def data_received(self, data: bytes) -> None:
+        is_behind = bool(self._frames)
         try:
             self._frames.extend(self._reader.feed(data))
         except WireError as error:
             self._end("frame_too_large", str(error))
             return
-        if self._next_turn is None:
-            self._take_frames()
-        else:  # a transport that has been paused may still give what it has
+        if is_behind:  # a transport that has been paused may still give what it has
             self._count()
+        else:
+            self.take_turn()
 
     def pause_writing(self) -> None:
         """The client does not read: it gets no more answers."""
@@ -123,7 +121,7 @@ class Entrance(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_unread = False
-        self._take_frames()
+        self.take_turn()
 
     # -- state.Connection ---------------------------------------------------------------------------------------------
 
@@ -149,17 +147,20 @@ class Entrance(asyncio.Protocol):
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
-    def _take_frames(self) -> None:
-        """Some of them: who sends many at once does not keep others waiting."""
-        for _ in range(FRAMES_AT_ONCE):
-            if not self._frames or self._waits or self._is_unread or self._transport is None:
+    def take_turn(self) -> None:
+        """Take some of the frames: a login has six at most."""
+        rotation, most = self._state.rotation, QUANTUM
+        while self._frames and most and rotation.units > 0:
+            if self._waits or self._is_unread or self._transport is None:
                 break
+            most -= 1
+            rotation.units -= 1
             self._take_one(self._frames.popleft())
         self._count()
-        self._go_on_reading()
+        self._go_on_reading(has_spent=not most)
 
-    def _go_on_reading(self) -> None:
-        """When all that has come is taken; what is left has its turn next."""
+    def _go_on_reading(self, has_spent: bool = False) -> None:
+        """When all that has come is taken; what is left waits for a turn, behind others if it `has_spent` one."""
         if self._transport is None:
             return
         if self._waits or self._is_unread:
@@ -168,12 +169,7 @@ class Entrance(asyncio.Protocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
-            if self._next_turn is None:
-                self._next_turn = self._loop.call_soon(self._take_more)
-
-    def _take_more(self) -> None:
-        self._next_turn = None
-        self._take_frames()
+            self._state.rotation.wait(self, has_spent)
 
     def _take_one(self, frame: bytes) -> None:
         try:
@@ -263,7 +259,7 @@ class Entrance(asyncio.Protocol):
             except _RefusedError as error:
                 self._refuse(error)
                 return
-            self._take_frames()
+            self.take_turn()
 
         hashing.add_done_callback(hashed)
 
@@ -344,8 +340,7 @@ class Entrance(asyncio.Protocol):
         """The connection is not this one's any more."""
         self._transport = None
         self._frames.clear()
-        if self._next_turn is not None:
-            self._next_turn.cancel()
+        self._state.rotation.forget(self)
         if self._hashing is not None:  # others wait for the thread
             self._hashing.cancel()
         self._reader.drop()

@@ -75,12 +75,15 @@ class Exchange:
     def answer(self, response: Any) -> None:
         version = self.version
         api = self.api
+        answers = self.connection.answers
         if api.slices is not None and api.slices(version, response) is not None:
-            self.connection.answers.complete_in_slices(self, partial(self.slices, response))
-            return
-        self.connection.answers.complete(
-            self, encode_response_frame(api, version, self.correlation_id, api.encode_response(version, response))
-        )
+            answers.complete_in_slices(self, partial(self.slices, response))
+        else:
+            answers.complete(self, encode_response_frame(api, version, self.correlation_id, self.whole(response)))
+
+    def whole(self, response: Any) -> bytes:
+        """The body of an answer that is not large."""
+        return self.api.encode_response(self.version, response)
 
     def slices(self, response: Any) -> Iterator[bytes]:
         """The body of a large answer."""
@@ -111,16 +114,13 @@ class ThrottledExchange(Exchange):
         super().__init__(connection, api, version, correlation_id, request, size)
         self._rest_ms = rest_ms
 
-    def answer(self, response: Any) -> None:
-        api, version = self.api, self.version
-        if api.slices is not None and api.slices(version, response) is not None:
-            self.connection.answers.complete_in_slices(self, partial(self.slices, response))
-            return
-        body = with_throttle_time(api, version, api.encode_response(version, response), self._rest_ms())
-        self.connection.answers.complete(self, encode_response_frame(api, version, self.correlation_id, body))
+    def whole(self, response: Any) -> bytes:
+        return self._throttled(super().whole(response))
 
     def slices(self, response: Any) -> Iterator[bytes]:
-        first = True
-        for each in super().slices(response):
-            yield with_throttle_time(self.api, self.version, each, self._rest_ms()) if first else each
-            first = False
+        slices = super().slices(response)
+        yield self._throttled(next(slices))  # the field comes before what is sliced
+        yield from slices
+
+    def _throttled(self, body: bytes) -> bytes:
+        return with_throttle_time(self.api, self.version, body, self._rest_ms())

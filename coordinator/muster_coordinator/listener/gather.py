@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.shard.ports import Answer
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-
 WINDOW = 16
 """Parts of one request that are asked for at a time: shards carry out what is asked of them in one turn, and a part may
 be a group of a thousand members."""
-
-
-def distinct(requests: Sequence[_T]) -> Sequence[_T]:
-    """Each of them once, in their order."""
-    return requests if len(requests) == 1 else tuple(dict.fromkeys(requests))
-
-
-def for_each(asked: Sequence[_T], requests: Sequence[_T], responses: Sequence[_R]) -> tuple[_R, ...]:
-    """The responses to `asked`, given those to the distinct `requests` among them."""
-    if len(asked) == len(requests):
-        return tuple(responses)
-    found = dict(zip(requests, responses, strict=True))
-    return tuple([found[each] for each in asked])
 
 
 class Gather:
@@ -95,3 +79,20 @@ class _Part:
 
     def refuse(self, code: ErrorCode) -> None:
         self._gather.complete(self._index, refusal(self._request, code))
+
+
+def ask_distinct(
+    requests: Sequence[Any], ask: Callable[[Any, Answer], None], combine: Callable[[tuple[Any, ...]], None]
+) -> None:
+    """Ask for each of the requests, once however often it is there. `combine` gets a response to each, in order."""
+    once = requests if len(requests) == 1 else tuple(dict.fromkeys(requests))
+
+    def combined(parts: Sequence[Any]) -> None:
+        if len(once) == len(requests):
+            combine(tuple(parts))
+            return
+        found = dict(zip(once, parts, strict=True))
+        combine(tuple([found[each] for each in requests]))
+
+    gather = Gather(len(once), combined)
+    gather.spread(lambda index: ask(once[index], gather.part(index, once[index])))

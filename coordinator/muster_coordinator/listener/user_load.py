@@ -21,7 +21,7 @@ a second (`quota.window.num`). The members of a group that starts ask for much i
 class Waiting(Protocol):
     """A connection whose requests wait for room."""
 
-    def go_on(self) -> None:
+    def take_turn(self) -> None:
         """Carry out what waits."""
         ...
 
@@ -65,7 +65,7 @@ class UserLoad:
             self._wake = asyncio.get_running_loop().call_soon(self._wake_next)
 
     def wait(self, connection: Waiting) -> None:
-        """Call its `go_on` once there is room."""
+        """Call its `take_turn` once there is room."""
         self._waiting[connection] = None
 
     def forget(self, connection: Waiting) -> None:
@@ -77,7 +77,7 @@ class UserLoad:
         while self._waiting and not self.is_full():
             connection = next(iter(self._waiting))
             del self._waiting[connection]
-            connection.go_on()  # it waits again, behind the others, if there was no room for all that it has
+            connection.take_turn()  # it waits again, behind the others, if there was no room for all that it has
 
     # -- rate ---------------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from tests.support.kafka import encode_request, schema
 from tests.support.scram import client_first, users_file
 from tests.unit.listener.test_handlers import refuse_early
 
-from muster_coordinator.listener.entrance import FRAMES_AT_ONCE, Entrance
+from muster_coordinator.listener.entrance import Entrance
 from muster_coordinator.listener.handlers.table import handler_table
+from muster_coordinator.listener.rotation import QUANTUM
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.state import ServerState
 from muster_coordinator.pod.cluster_view import ClusterView
@@ -183,12 +184,12 @@ async def turn() -> None:
 
 async def test_requests_that_come_at_once_are_answered_some_in_each_turn() -> None:
     with flooded() as (entrance, transport):
-        assert 0 < answers(transport) <= FRAMES_AT_ONCE
+        assert 0 < answers(transport) <= QUANTUM
         assert transport.is_paused
         await turn()
-        assert FRAMES_AT_ONCE < answers(transport) <= 2 * FRAMES_AT_ONCE
+        assert QUANTUM < answers(transport) <= 2 * QUANTUM
         entrance.data_received(UNKNOWN)
-        assert answers(transport) <= 2 * FRAMES_AT_ONCE, "not sooner because more has come"
+        assert answers(transport) <= 2 * QUANTUM, "not sooner because more has come"
         for _ in range(1000):
             await turn()
         assert answers(transport) == 1001
@@ -201,7 +202,7 @@ async def test_client_that_reads_no_answers_gets_no_more_of_them() -> None:
         entrance.pause_writing()
         for _ in range(100):
             await turn()
-        assert answers(transport) <= FRAMES_AT_ONCE
+        assert answers(transport) <= QUANTUM
         assert transport.is_paused
         entrance.resume_writing()
         for _ in range(1000):

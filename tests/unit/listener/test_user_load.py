@@ -19,7 +19,7 @@ class Connection:
         self._load = load
         self.waiting = waiting
 
-    def go_on(self) -> None:
+    def take_turn(self) -> None:
         while self.waiting and not self._load.is_full():
             self.waiting -= 1
             self._load.in_flight += 1

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.gather import Gather, distinct, for_each
+from muster_coordinator.listener.gather import Gather, ask_distinct
 from muster_coordinator.listener.handlers.routes import ShardRoutes, SubmitEarly, is_loading
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
@@ -25,21 +25,13 @@ class GroupHandlers(ShardRoutes):
         self._is_listing = False
 
     def offset_fetch(self, request: w.OffsetFetchRequests, answer: Answer) -> None:
-        asked, groups = request.groups, distinct(request.groups)
-
-        def combine(parts: Sequence[m.OffsetFetchResponse]) -> None:
-            answer.answer(w.OffsetFetchResponses(for_each(asked, groups, parts)))
-
-        self._spread(groups, Gather(len(groups), combine))
+        ask_distinct(request.groups, self.route, lambda parts: answer.answer(w.OffsetFetchResponses(parts)))
 
     def describe_groups(self, request: w.DescribeGroupsRequest, answer: Answer) -> None:
         operations = w.ALL_GROUP_OPERATIONS if request.include_authorized_operations else w.OPERATIONS_NOT_REQUESTED
-        asked, groups = request.groups, distinct(request.groups)
-
-        def combine(parts: Sequence[m.DescribedGroup]) -> None:
-            answer.answer(w.DescribeGroupsResponse(for_each(asked, groups, parts), operations))
-
-        self._spread(groups, Gather(len(groups), combine))
+        ask_distinct(
+            request.groups, self.route, lambda parts: answer.answer(w.DescribeGroupsResponse(parts, operations))
+        )
 
     def describe_consumer_groups(self, request: c.ConsumerGroupDescribeRequest, answer: Answer) -> None:
         asked = request.include_authorized_operations

@@ -6,11 +6,11 @@ answer. An id is known where Metadata gives it out: that of a declared topic (AD
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.gather import Gather, distinct, for_each
+from muster_coordinator.listener.gather import ask_distinct
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests import cluster as w
@@ -52,15 +52,11 @@ class TopicIdHandlers:
             answer.answer(m.OffsetCommitResponse(()))  # as in Kafka, whether or not the group is here
 
     def offset_fetch(self, request: w.OffsetFetchByIdRequests, exchange: Answer) -> None:
-        groups = distinct(request.groups)
+        ask_distinct(
+            request.groups, self._fetch_group, lambda parts: exchange.answer(w.OffsetFetchByIdResponses(parts))
+        )
 
-        def combine(parts: Sequence[m.OffsetFetchByIdResponse]) -> None:
-            exchange.answer(w.OffsetFetchByIdResponses(for_each(request.groups, groups, parts)))
-
-        gather = Gather(len(groups), combine)
-        gather.spread(lambda index: self._fetch_group(groups[index], gather, index))
-
-    def _fetch_group(self, group: m.OffsetFetchByIdRequest, gather: Gather, index: int) -> None:
+    def _fetch_group(self, group: m.OffsetFetchByIdRequest, answer: Answer) -> None:
         topics = group.topics or ()
         names = self._names([topic_id for topic_id, _ in topics])
         named = m.OffsetFetchRequest(
@@ -75,7 +71,7 @@ class TopicIdHandlers:
         )
         ids = {name: topic_id for topic_id, name in names.items()}
         id_of = self._view.id_of if group.topics is None else ids.__getitem__
-        self._route(named, _FetchById(named, id_of, unknown, gather, index))
+        self._route(named, _FetchById(named, id_of, unknown, answer))
 
     def _names(self, topic_ids: list[bytes]) -> dict[bytes, str]:
         """Topic id -> name, of those that are known."""
@@ -122,28 +118,20 @@ class _FetchById:
     """Implements `shard.ports.Answer` for one group of a fetch. Of all topics, those without an id are left out: there
     is no other way to name them in this version (KafkaApis#fetchAllOffsetsForGroup)."""
 
-    __slots__ = ("_gather", "_id_of", "_index", "_request", "_unknown")
+    __slots__ = ("_answer", "_id_of", "_request", "_unknown")
 
     def __init__(
-        self,
-        request: m.OffsetFetchRequest,
-        id_of: Callable[[str], bytes],
-        unknown: _Offsets,
-        gather: Gather,
-        index: int,
+        self, request: m.OffsetFetchRequest, id_of: Callable[[str], bytes], unknown: _Offsets, answer: Answer
     ) -> None:
         self._request = request
         self._id_of = id_of
         self._unknown = unknown
-        self._gather = gather
-        self._index = index
+        self._answer = answer
 
     def answer(self, response: m.OffsetFetchResponse) -> None:
         named = [(self._id_of(name), partitions) for name, partitions in response.topics]
         known = tuple([each for each in named if each[0] != NO_TOPIC_ID])
-        self._gather.complete(
-            self._index, m.OffsetFetchByIdResponse(response.group_id, response.error_code, known + self._unknown)
-        )
+        self._answer.answer(m.OffsetFetchByIdResponse(response.group_id, response.error_code, known + self._unknown))
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self._request, code))  # type: ignore[arg-type]  # of the request's own type
