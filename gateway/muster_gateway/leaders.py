@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 REMEMBERED_BYTES = 16 << 20
-"""Of ids of groups and their entries; of ids of 50 characters it holds some 65,000. A group that is forgotten is
-looked up again."""
+"""The most that ids of groups and their entries take; of ids of 50 characters it holds some 65,000. A group that is
+forgotten is looked up again."""
 _ENTRY_BYTES = 200
 """What an entry takes beside the characters of its id."""
 

@@ -1,4 +1,4 @@
-"""Whom a client's broker has let in, read from both sides of the logins on the client's connection.
+"""The user that a client's broker has let in, read from both sides of the logins on the client's connection.
 
 A login is an exchange: SaslHandshake that the broker takes, then the tokens of its mechanism. Brokers carry out one
 exchange at a time and answer in order, so that each request counts when its answer is there: what a broker has refused

@@ -121,7 +121,7 @@ def _handshake_taken(frame: bytes) -> bool:
 
 @guarded
 def _token_of_answer(head: RequestHead, frame: bytes) -> bytes | None:
-    """Of SaslAuthenticate; None: an error."""
+    """The token in an answer to SaslAuthenticate; None: an error."""
     reader = Reader(frame, answer_body(frame, head.flexible), head.flexible)
     code = reader.int16()
     reader.nullable_string()

@@ -132,7 +132,7 @@ async def _pods(bundle: Bundle, reader: KubernetesReader, namespace: str, label:
 
 
 async def _put_logs(bundle: Bundle, reader: KubernetesReader, pod: Json, lines: int) -> None:
-    """Of each container, and of its run before this one if it has restarted."""
+    """The logs of each container, and of its run before this one if it has restarted."""
     meta = pod["metadata"]
     restarted = {each.get("name") for each in pod.get("status", {}).get("containerStatuses", ()) if _restarts(each)}
     for container in pod["spec"]["containers"]:
@@ -172,7 +172,7 @@ def _printed(what: object) -> str:
 
 
 def write(files: Mapping[str, bytes], output: Path, now: float) -> None:
-    """As a tar.gz with one folder, named as the file. Only its owner may read it. Raises CliError."""
+    """Writes a tar.gz with one folder, named as the file. Only its owner may read it. Raises CliError."""
     folder = output.name.removesuffix(".tar.gz").removesuffix(".tgz")
     try:
         output.touch(mode=0o600)

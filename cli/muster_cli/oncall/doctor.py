@@ -26,7 +26,7 @@ from muster_operator.plan.hints import patch
 Level = Literal["ok", "advice", "must", "unknown"]
 
 OLDEST_SERVER = (1, 32)
-"""Of Kubernetes, as the charts have it."""
+"""The oldest version of Kubernetes, as the charts have it."""
 LITTLE_CPU = Decimal("0.2")
 """A request below it is for trying things out: 100 groups that commit every 10 ms take twice as much in each pod."""
 LOCAL_PROVISIONERS = ("local-path", "hostpath", "no-provisioner", "topolvm", "openebs.io/local")
@@ -45,7 +45,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Of one cluster, as `--json` prints it. `ready`: nothing is a `must`."""
+    """The findings of one cluster, as `--json` prints it. `ready`: nothing is a `must`."""
 
     namespace: str
     cluster: str

@@ -13,7 +13,8 @@ from muster_operator.store.port import StoreError
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one cluster. Objects as the API server has them; None: they may not be read. `server`: its version."""
+    """The facts of one cluster. Objects are as the API server has them; None: they may not be read. `server`: the
+    version of the API server."""
 
     seen: Seen
     server: str

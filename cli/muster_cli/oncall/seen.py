@@ -33,7 +33,7 @@ class PodSeen:
 
 @dataclass(frozen=True)
 class OperatorSeen:
-    """Who acts for a cluster. `renewed`: when it last said so, in seconds since 1970."""
+    """The operator that acts for a cluster. `renewed`: when it last said so, in seconds since 1970."""
 
     holder: str
     renewed: float

@@ -104,7 +104,7 @@ class ConsumerGroup:
     # -- records -------------------------------------------------------------------------------------------------------
 
     def record(self, record_type: int, value: ConsumerGroupValue | None, name: str = "") -> Record:
-        """Of this group; its tombstone if `value` is None. `name`: see ConsumerGroupRecord."""
+        """A record of this group; its tombstone if `value` is None. `name`: see ConsumerGroupRecord."""
         return (
             encode_consumer_group_key(record_type, self.group_id, name),
             None if value is None else encode_consumer_group_value(value),

@@ -65,7 +65,7 @@ class Member(NamedTuple):
 
 
 def current_of(value: ConsumerGroupCurrentValue) -> Current:
-    """Of a record. A broker before 4.3 wrote no epochs of partitions: they are then those of the member."""
+    """What a record says. A broker before 4.3 wrote no epochs of partitions: they are then those of the member."""
     least = max(value.member_epoch, 0)
     return Current(
         value.member_epoch,

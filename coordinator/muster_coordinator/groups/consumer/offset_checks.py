@@ -52,7 +52,7 @@ def member_commit_error(
     group: ConsumerGroup,
     request: OffsetCommitRequest | TxnOffsetCommitRequest,
 ) -> int:
-    """As `commit_error`, of a request."""
+    """The `commit_error` of a request."""
     partitions: list[tuple[bytes, int]] = []
     for topic, committed in request.topics:
         found = state.topics.find(topic)

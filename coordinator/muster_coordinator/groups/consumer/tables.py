@@ -51,7 +51,7 @@ class ConsumerTables:
         self._live: dict[str, Live] = {}
 
     def live(self, group_id: str) -> Live:
-        """Of a group that has records, or gets its first ones now."""
+        """What is known of a group that has records, or gets its first ones now."""
         return self._live.setdefault(group_id, Live())
 
     def forget_live(self) -> None:
