@@ -10,6 +10,7 @@ import structlog
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.marker_hold import MarkerHold
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.requests.cluster import TransactionMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from muster_coordinator.requests.groups import WriteTxnMarkerRequest, WriteTxnMarkerResponse
@@ -25,9 +26,10 @@ _VERSION = k27.API.max_version
 
 
 class MarkerWriter:
-    """For all transaction partitions of a pod."""
+    """For all transaction partitions of a pod. `hold`: keeps markers back while a backup cuts the logs."""
 
     def __init__(self, view: ClusterView, shards: Mapping[int, Shard], connections: PodConnections) -> None:
+        self.hold = MarkerHold()
         self._view = view
         self._shards = shards
         self._connections = connections
@@ -41,6 +43,17 @@ class MarkerWriter:
         shard = self._shards.get(number)
         if shard is None:
             return  # its leadership has ended, and the next leader asks again
+        if self.hold.is_on:
+            self.hold.keep(partial(self._write_later, number, shard, request))
+            return
+        self._write(shard, request)
+
+    def _write_later(self, number: int, shard: Shard, request: MarkersToWrite) -> None:
+        """After a hold. A leadership that began meanwhile has asked for markers of its own."""
+        if self._shards.get(number) is shard:
+            self._write(shard, request)
+
+    def _write(self, shard: Shard, request: MarkersToWrite) -> None:
         for _, partitions in request.topics:
             for each in partitions:
                 self._write_one(shard, request, each, partial(_resolve, shard, request, each))

@@ -20,6 +20,7 @@ from typing import TypedDict, TypeVar, get_args
 import aiohttp
 import msgspec
 
+from muster_coordinator.podapi.cuts import MarkerHoldAnswer
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER, Problem, Request
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
@@ -158,6 +159,14 @@ class PodClient:
         """`token`: of the operator that drains the pod; None for a person."""
         query = "" if token is None else f"?token={token}"
         return await self._call("POST", "/v1/drain" + query, PodStatus, None, timeout_s)
+
+    async def hold_markers(self, name: str, for_ms: int, timeout_s: float = CALL_TIMEOUT_S) -> MarkerHoldAnswer:
+        """Have no marker of a transaction leave the pod, for `for_ms` milliseconds at most. `name`: 32 hex digits."""
+        return await self._call("POST", f"/v1/marker-holds/{name}?forMs={for_ms}", MarkerHoldAnswer, None, timeout_s)
+
+    async def let_markers_go(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> MarkerHoldAnswer:
+        """End the hold. Says whether it was in force until now."""
+        return await self._call("DELETE", f"/v1/marker-holds/{name}", MarkerHoldAnswer, None, timeout_s)
 
     async def read(self, path: str, headers: Mapping[str, str], timeout_s: float = CALL_TIMEOUT_S) -> bytes:
         """The body of a GET, for instance of a part of a segment (a Range header)."""

@@ -54,6 +54,7 @@ from muster_coordinator.pod.regex_resolver import RegexResolver
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.pod.routes.access import access_routes
 from muster_coordinator.pod.routes.fences import fence_routes
+from muster_coordinator.pod.routes.marker_holds import marker_hold_routes
 from muster_coordinator.pod.routes.mirror import mirror_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi.server import build_app
@@ -175,6 +176,7 @@ async def _start(
     metrics = PodMetrics(listeners, manager, network, mirror).render
     api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
+    api.router.add_routes(marker_hold_routes(markers.hold))
     if mirror is not None:
         api.router.add_routes(mirror_routes(mirror.status))
     fencing = Fencing(manager.shards, events.partition_changed)

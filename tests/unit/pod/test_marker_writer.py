@@ -109,10 +109,15 @@ class Pod:
         """Code by partition, when all are resolved."""
         self.events.told.clear()
         self.writer.of(NUMBER).attempt(REQUEST).answer(REQUEST)
-        self.world.turn()
+        return await self.resolved()
+
+    async def resolved(self) -> dict[int, int]:
+        """Code by partition, when all are resolved."""
         self.world.commit()
         async with asyncio.timeout(20):
             while len(self.events.codes) < 2:
+                self.world.turn()
+                self.world.commit()
                 await asyncio.sleep(0.001)
         return self.events.codes
 
@@ -189,3 +194,48 @@ async def test_attempt_of_a_leadership_that_has_ended_writes_nothing(other: tupl
     attempt.answer(REQUEST)
     attempt.refuse(ErrorCode.NOT_COORDINATOR)
     assert (pod.events.told, there.asked) == ([], [])
+
+
+NAME, OTHER_NAME = "a" * 32, "b" * 32
+
+
+async def test_markers_wait_for_the_end_of_a_hold(other: tuple[OtherPod, Pod]) -> None:
+    there, pod = other
+    pod.writer.hold.begin(NAME, 2)
+    pod.writer.of(NUMBER).attempt(REQUEST).answer(REQUEST)
+    pod.world.turn()
+    pod.world.commit()
+    await asyncio.sleep(0)
+    assert (pod.events.told, there.asked, there.connections) == ([], [], 0)
+    assert pod.writer.hold.end(NAME)
+    assert await pod.resolved() == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
+    assert not pod.writer.hold.end(NAME), "it has ended before"
+
+
+async def test_hold_that_nobody_ends_ends_by_itself_and_says_so(other: tuple[OtherPod, Pod]) -> None:
+    _, pod = other
+    pod.writer.hold.begin(NAME, 0.001)
+    pod.writer.of(NUMBER).attempt(REQUEST).answer(REQUEST)
+    assert await pod.resolved() == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
+    assert not pod.writer.hold.end(NAME)
+
+
+async def test_hold_of_another_one_takes_the_word_of_the_first(other: tuple[OtherPod, Pod]) -> None:
+    _, pod = other
+    pod.writer.hold.begin(NAME, 2)
+    pod.writer.hold.begin(OTHER_NAME, 2)
+    assert not pod.writer.hold.end(NAME)
+    assert pod.writer.hold.is_on
+    assert pod.writer.hold.end(OTHER_NAME)
+
+
+async def test_held_markers_of_a_leadership_that_has_ended_are_not_written_for_the_next(
+    other: tuple[OtherPod, Pod],
+) -> None:
+    there, pod = other
+    pod.writer.hold.begin(NAME, 2)
+    pod.writer.of(NUMBER).attempt(REQUEST).answer(REQUEST)
+    pod.shards[NUMBER] = Events()  # type: ignore[assignment]
+    pod.writer.hold.end(NAME)
+    pod.world.turn()
+    assert (pod.events.told, there.connections) == ([], 0)

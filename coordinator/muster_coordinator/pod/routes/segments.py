@@ -21,6 +21,7 @@ from aiohttp import web
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.replica.host import ReplicaHost
+from muster_coordinator.states import OPEN_STATES
 
 MAX_RANGE_BYTES = 8 << 20
 """Longest answer, in bytes. A longer range is cut, as RFC 9110 allows."""
@@ -33,13 +34,16 @@ class SegmentEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PartitionEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """`commit_point`: offset after the last committed record; `epochs`: (leader epoch, its first offset)."""
+    """`commit_point`: offset after the last committed record; `epochs`: (leader epoch, its first offset).
+    `leader_epoch`: the one in which this pod leads, so that its commit point is no older one; -1: it does not.
+    """
 
     partition: int
     log_id: str
     commit_point: int
     epochs: tuple[tuple[int, int], ...]
     segments: tuple[SegmentEntry, ...]
+    leader_epoch: int = -1
 
 
 def segment_routes(hosts: Mapping[int, ReplicaHost], current: Callable[[], Container[int]]) -> list[web.RouteDef]:
@@ -100,7 +104,9 @@ def _partition(host: ReplicaHost) -> PartitionEntry:
         if each.base_offset <= commit_point
     )
     epochs = tuple(each for each in log.epochs.entries if each[1] < commit_point)
-    return PartitionEntry(host.replica.partition, host.replica.log_id, commit_point, epochs, segments)
+    shard = host.shard
+    leads = shard.epoch if shard is not None and shard.state in OPEN_STATES else -1
+    return PartitionEntry(host.replica.partition, host.replica.log_id, commit_point, epochs, segments, leads)
 
 
 def _committed_bytes(log: PartitionLog, segment: Segment, commit_point: int) -> int:

@@ -1,0 +1,17 @@
+"""The calls of a backup that cuts all logs at one moment (ADR 45).
+
+    POST   /v1/marker-holds/<name>?forMs=N     no marker of a transaction leaves this pod from now on, for N ms at most
+    DELETE /v1/marker-holds/<name>             they go; the answer says whether none has left meanwhile
+
+Whoever asks chooses the name, 32 hexadecimal digits that nobody else uses.
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.podapi.fields import Answer
+
+
+class MarkerHoldAnswer(Answer, frozen=True):
+    """`held`: the hold of this name is in force, or was until now."""
+
+    held: bool
