@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import click
 
+from muster_cli.drive.command import allow_data_loss, move
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
 from muster_cli.mirror.command import mirror
@@ -36,12 +37,14 @@ def demo() -> None:
     run_demo()
 
 
+cli.add_command(allow_data_loss)
 cli.add_command(bundle)
 cli.add_command(doctor)
 cli.add_command(explain)
 cli.add_command(groups)
 cli.add_command(local)
 cli.add_command(mirror)
+cli.add_command(move)
 cli.add_command(pipeline)
 cli.add_command(report)
 cli.add_command(reshard)

@@ -92,7 +92,7 @@ def find(clusters: Sequence[Seen], asked: str, kind: Kind = "auto") -> tuple[Fou
 
 
 def _in_cluster(seen: Seen, asked: str, kind: Kind) -> Iterator[Found]:
-    if kind == "auto" and (named := _named(seen, asked)) is not None:
+    if kind == "auto" and (named := named_partition(seen, asked)) is not None:
         yield named
         return
     wanted = TRANSACTIONS if kind == "transactional-id" else OFFSETS
@@ -105,7 +105,7 @@ def _in_cluster(seen: Seen, asked: str, kind: Kind) -> Iterator[Found]:
         yield from _at(seen, topic, number, how)
 
 
-def _named(seen: Seen, asked: str) -> Found | None:
+def named_partition(seen: Seen, asked: str) -> Found | None:
     """By the name of the object, by Kafka's name, or by the number that clients know; `t3` is one of transactions."""
     topics = {topic.metadata.name: topic for topic in seen.topics}
     for partition in seen.partitions:

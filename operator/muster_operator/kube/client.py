@@ -134,6 +134,13 @@ class KubeClient:
         query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
         return await self._request("PATCH", path, query, body, {"Content-Type": "application/apply-patch+yaml"})
 
+    async def merge(self, path: str, body: Json, *, manager: str, dry_run: bool = False) -> Json:
+        """Merge patch in the name of `manager`: fields that `body` has are set, null takes one away.
+        `dry_run`: the API server checks it all and stores nothing.
+        """
+        query = [("fieldManager", manager), *([("dryRun", "All")] if dry_run else [])]
+        return await self._request("PATCH", path, query, body, {"Content-Type": "application/merge-patch+json"})
+
     async def delete(self, path: str, uid: str) -> None:
         """Delete the object with this uid. Does nothing if it is gone, also if another object has its name."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}

@@ -238,10 +238,14 @@ def _no_majority(partition: PartitionView, seen: OffsetsPartitionStatus) -> Deci
 
 def _what_helps(partition: PartitionView) -> str:
     """What a person can do for a partition whose majority is lost."""
-    left = [each.view for each in partition.members if each.is_there and each.view is not None]
+    there = [(each.replica.pod, each.view) for each in partition.members if each.is_there and each.view is not None]
+    left = [view for _, view in there]
     command = patch("offsetspartition", partition.record.metadata, {"allowDataLoss": partition.last_led_epoch})
     if any(view.log_end_offset > 0 for view in left):
-        return f"to lead it from what is left, and lose what only the others had: {command}"
+        logs = ", ".join(f"{pod} up to offset {view.log_end_offset} of epoch {view.last_epoch}" for pod, view in there)
+        known = partition.status.high_watermark
+        point = "" if known is None else f"; commits reached offset {known} or more"
+        return f"left are logs on {logs}{point}; to lead it from these, and lose what only the others had: {command}"
     if any(view.used for view in left):  # emptied by a power loss under flush os
         return f"no log with records is left: bring back a volume or repair a damaged log; or to begin empty: {command}"
     return (

@@ -111,7 +111,7 @@ class ApiObjects:
         if method == "PUT":
             return self._put(target, body)
         assert method == "PATCH", method
-        return self._apply(target, body)
+        return self._apply(target, body) if "metadata" in body else self._merge(target, query, body)
 
     def _read(self, target: Target, selector: str) -> Answer:
         if not target.name:
@@ -162,6 +162,14 @@ class ApiObjects:
         if target.subresource == "status":
             return self._set_status(target, known, body.get("status", {}))
         return self._set_spec(target, known, body)
+
+    def _merge(self, target: Target, query: dict[str, str], body: Json) -> Answer:
+        """A merge patch, which in our programs has no metadata."""
+        known = self.get(target.plural, target.namespace, target.name)
+        if known is None:
+            return _not_found(target)
+        changed = _merged(known, body)
+        return Answer(200, changed) if "dryRun" in query else self._set_spec(target, known, changed)
 
     def _set_status(self, target: Target, known: Json, status: Json) -> Answer:
         """With the one rule of our definitions that a status can break."""
@@ -248,6 +256,17 @@ def labels_match(raw: Json, selector: str) -> bool:
     label, _, value = selector.partition("=")
     found = raw["metadata"].get("labels", {}).get(label)
     return found is not None and value in ("", found)
+
+
+def _merged(known: Json, patch: Json) -> Json:
+    """As RFC 7386 has it."""
+    result = {key: value for key, value in known.items() if key not in patch or patch[key] is not None}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            result[key] = _merged(known.get(key) or {}, value)
+        elif value is not None:
+            result[key] = value
+    return result
 
 
 def _name_of(target: Target) -> Name:
