@@ -35,6 +35,8 @@ ACLS = [
     _acl("GROUP", "described-", "DESCRIBE", **PREFIXED),
     _acl("GROUP", "read-", "READ", **PREFIXED),
     _acl("GROUP", "deleted-", "DELETE", **PREFIXED),
+    _acl("GROUP", "configured-", "ALTER_CONFIGS", **PREFIXED),
+    _acl("GROUP", "config-shown-", "DESCRIBE_CONFIGS", **PREFIXED),
     _acl("GROUP", "denied-", "ALL", "User:*", **PREFIXED),
     _acl("GROUP", "denied-", "READ", **PREFIXED, **DENY),
     _acl("TOPIC", "u", "DESCRIBE"),

@@ -27,6 +27,7 @@ _UNORDERED = {
     "list_transactions": ("transaction_states", "unknown_state_filters"),
     "add_partitions_to_txn": ("results_by_transaction", "topic_results", "results_by_topic_v3_and_below"),
     "describe_transactions": ("topics",),
+    "describe_configs": ("configs",),
 }
 
 

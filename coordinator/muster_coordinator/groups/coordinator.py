@@ -41,6 +41,7 @@ from muster_coordinator.groups.effects import (
     Effects,
     session_timer,
 )
+from muster_coordinator.groups.group_configs import alter_group_configs, describe_group_configs
 from muster_coordinator.groups.heartbeat import heartbeat
 from muster_coordinator.groups.join import join_group
 from muster_coordinator.groups.leave import leave_group
@@ -58,11 +59,12 @@ from muster_coordinator.groups.sync import sync_group
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import describe_producers, write_txn_marker
-from muster_coordinator.records.consumer_group import ConsumerGroupRecord
+from muster_coordinator.records.consumer_group import CONFIGS_TYPE, ConsumerGroupRecord
 from muster_coordinator.records.decode import Change, LogDecoder
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.offset_run import OffsetRun
 from muster_coordinator.records.structs import OffsetCommitRecord
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Record, Result, TimerKey, Token
@@ -86,6 +88,8 @@ _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     m.DescribeProducersRequest: describe_producers,
     c.ConsumerGroupHeartbeatRequest: heartbeat_of_consumer,
     c.DescribeConsumerGroupRequest: describe_consumers,
+    f.AlterGroupConfigsRequest: alter_group_configs,
+    f.DescribeGroupConfigsRequest: describe_group_configs,
 }
 
 
@@ -165,7 +169,7 @@ class GroupCoordinator:
 
     def _replay_consumers(self, change: ConsumerGroupRecord, timestamp_ms: int) -> None:
         """A group that only offsets have implied, or that was a classic one before, is one of consumers now."""
-        if change.value is not None:
+        if change.value is not None and change.type != CONFIGS_TYPE:
             classic = self._state.groups.pop(change.group_id, None)
             if classic is not None:
                 classic.transition(GroupEvent.REMOVED, timestamp_ms)
@@ -363,7 +367,13 @@ class GroupCoordinator:
         offsets of a group come before the group."""
         records: list[Record] = []
         state = self._state
-        known = (state.groups, state.consumers.groups, state.offsets.committed, state.offsets.open_transactions)
+        known: tuple[Mapping[str, object], ...] = (
+            state.groups,
+            state.consumers.groups,
+            state.consumers.own_configs,
+            state.offsets.committed,
+            state.offsets.open_transactions,
+        )
         for group_id in dict.fromkeys(chain(*known)):
             if which(group_id):
                 records.extend(islice(group_tombstones(self._state, group_id), limit - len(records)))

@@ -12,6 +12,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.consumer.group import ConsumerGroup
+from muster_coordinator.groups.consumer.tables import configs_record
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.offset_commit import unknown_first
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
@@ -67,7 +68,7 @@ def _all_partitions(state: GroupTables, group_id: str) -> dict[tuple[str, int], 
 
 
 def group_tombstones(state: GroupTables, group_id: str) -> Iterator[Record]:
-    """Tombstones for all offsets of a group, and then for the group, whatever its state."""
+    """Tombstones for all offsets of a group, for the group, whatever its state, and for its configs."""
     for topic, partition in _all_partitions(state, group_id):
         yield offset_tombstone(group_id, topic, partition)
     consumers = state.consumers.groups.get(group_id)
@@ -75,6 +76,8 @@ def group_tombstones(state: GroupTables, group_id: str) -> Iterator[Record]:
         yield from consumers.tombstones()
     else:
         yield group_record(group_id, None)
+    if group_id in state.consumers.own_configs:
+        yield configs_record(group_id, {})
 
 
 def tombstone_group(group: ClassicGroup, effects: Effects) -> None:

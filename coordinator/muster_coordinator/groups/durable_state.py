@@ -12,7 +12,8 @@ from muster_coordinator.records.group_metadata import GroupMetadataValue
 
 @dataclass(frozen=True)
 class DurableState:
-    """`consumers`: records of the groups of the consumer protocol, by their keys.
+    """`consumers`: records of the groups of the consumer protocol, by their keys. `own_configs`: what is set for
+    groups.
 
     `implied_groups` have no record of their own: their committed offsets imply them. A compacted log may lack groups
     whose offsets have all been removed, and the epochs of producers and of their coordinators whose records were
@@ -21,6 +22,7 @@ class DurableState:
 
     groups: dict[str, GroupMetadataValue]
     consumers: dict[str, dict[bytes, bytes | None]]
+    own_configs: dict[str, dict[str, int]]
     implied_groups: frozenset[str]
     committed: dict[tuple[str, str, int], Stored]
     pending: dict[tuple[int, str, str, int], Stored]
@@ -35,6 +37,7 @@ def durable_state(state: GroupTables) -> DurableState:
     return DurableState(
         groups={group_id: group.durable for group_id, group in groups.items() if group.durable is not None},
         consumers={group_id: _records_of(group) for group_id, group in state.consumers.groups.items()},
+        own_configs=dict(state.consumers.own_configs),
         implied_groups=frozenset(g for g, group in groups.items() if group.logged and group.durable is None),
         committed={
             (group_id, topic, partition): stored

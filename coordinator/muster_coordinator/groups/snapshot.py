@@ -6,17 +6,18 @@ Parts are small, so that encoding or restoring one takes well below a millisecon
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
+from muster_coordinator.groups.consumer.tables import configs_record
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.consumer_group import decode_consumer_group_record
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.records.offset_commit import shared_topic_id
 from muster_coordinator.records.structs import OffsetCommitValue
 
-SNAPSHOT_VERSION = 4
+SNAPSHOT_VERSION = 5
 """Raise it whenever a part's shape or meaning changes: older checkpoints are then ignored."""
 
 Offset = tuple[int, int, int, int, str, int, int]
@@ -27,7 +28,7 @@ class _StatePart(msgspec.Struct, array_like=True, gc=False):
     """One part of the durable state. Most fields of a part are empty.
 
     `groups`: (group id, time of its state in ms, its last record or None for a group that only its offsets imply).
-    `consumers`: keys and values of records of groups of the consumer protocol.
+    `consumers`: keys and values of records of groups of the consumer protocol, and of configs.
     `committed`: (group id, topic, topic id, offsets). `pending`: (producer id, group id, topic, topic id, offsets).
     `producer_epochs`, `coordinator_epochs`: (producer id, epoch), the one seen last at the end.
     """
@@ -54,7 +55,10 @@ def _parts(state: GroupTables, size: int) -> Iterator[_StatePart]:
     groups = ((g.group_id, g.state_timestamp_ms, g.durable) for g in state.groups.values() if g.logged)
     while taken := list(islice(groups, size)):
         yield _StatePart(groups=taken)
-    consumers = ((key, value or b"") for each in state.consumers.groups.values() for key, value, _ in each.records())
+    own = state.consumers.own_configs
+    of_groups = chain.from_iterable(each.records() for each in state.consumers.groups.values())
+    of_configs = (configs_record(group_id, configs) for group_id, configs in own.items())
+    consumers = ((key, value or b"") for key, value, _ in chain(of_groups, of_configs))
     while records := list(islice(consumers, size)):
         yield _StatePart(consumers=records)
     offsets = state.offsets

@@ -31,6 +31,7 @@ from muster_coordinator.records.mirror_position import (
 )
 from muster_coordinator.records.retain import retain
 from muster_coordinator.records.structs import BatchRecord, UnknownRecord
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.refusals import refusal
@@ -62,6 +63,8 @@ _WRITES = (
     m.OffsetDeleteRequest,
     m.TxnOffsetCommitRequest,
     c.ConsumerGroupHeartbeatRequest,
+    f.AlterGroupConfigsRequest,
+    f.DescribeGroupConfigsRequest,  # Kafka keeps those of its groups elsewhere
 )
 
 

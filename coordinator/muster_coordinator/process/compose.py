@@ -184,12 +184,12 @@ async def _start(
     if given is not None:
         api.router.add_routes(access_routes(given, pod.tokens, listeners.look))
 
-    def handlers(listener: str) -> Mapping[type, Handler]:
+    def handlers(listener: str, *, asked_by_pods: bool = False) -> Mapping[type, Handler]:
         barrier = mirror.barrier if mirror is not None else None
-        shown = access.shown(settings)
-        return handler_table(view, manager.shards, manager.submit_early, connections, listener, barrier, shown)
+        shown, submit_early = access.shown(settings), manager.submit_early
+        return handler_table(view, manager.shards, submit_early, connections, listener, barrier, shown, asked_by_pods)
 
-    pods = PodCallers(settings.listener, clock, handlers(""))
+    pods = PodCallers(settings.listener, clock, handlers("", asked_by_pods=True))
     stack.callback(pods.stop)
     serve = partial(ports.serve, api, pod, metrics, stack, descriptors.inner)
     await _listen(options, stack, manager, network, pods.connection, serve)

@@ -14,6 +14,7 @@ flexible.
 | 8 ConsumerGroupCurrentMemberAssignment | memberEpoch, previousMemberEpoch i32, state i8, assignedPartitions and
   partitionsPendingRevocation [topicId uuid, partitions [i32]; tag 0 assignmentEpochs [i32] (4.3, KIP-1251)] |
 | 16 ConsumerGroupRegularExpression | topics [str], version, timestamp i64 |
+| 9101 GroupConfigs, Muster's own: Kafka skips it (ADR 46) | configs [name str, value i32] |
 
 A tagged field at its default is left out, as by Kafka; a tag that is not known is dropped.
 Source: ConsumerGroup*Key.json, ConsumerGroup*Value.json, GroupCoordinatorRecordHelpers of 4.3.1.
@@ -37,6 +38,7 @@ TARGET_METADATA_TYPE = 6
 TARGET_MEMBER_TYPE = 7
 CURRENT_TYPE = 8
 REGEX_TYPE = 16
+CONFIGS_TYPE = 9101
 
 _NAMES = {
     METADATA_TYPE: "ConsumerGroupMetadata",
@@ -46,6 +48,7 @@ _NAMES = {
     TARGET_MEMBER_TYPE: "ConsumerGroupTargetAssignmentMember",
     CURRENT_TYPE: "ConsumerGroupCurrentMemberAssignment",
     REGEX_TYPE: "ConsumerGroupRegularExpression",
+    CONFIGS_TYPE: "GroupConfigs",
 }
 TYPES = frozenset(_NAMES)
 _WITH_NAME = frozenset({MEMBER_TYPE, TARGET_MEMBER_TYPE, CURRENT_TYPE, REGEX_TYPE})
@@ -130,6 +133,12 @@ class ConsumerGroupRegexValue(msgspec.Struct, frozen=True, gc=False):
     timestamp_ms: int
 
 
+class GroupConfigsValue(msgspec.Struct, frozen=True, gc=False):
+    """What administrators have set for a group, whether it exists or not: (name, value), sorted."""
+
+    configs: tuple[tuple[str, int], ...]
+
+
 ConsumerGroupValue: TypeAlias = (
     ConsumerGroupMetadataValue
     | ConsumerGroupMemberValue
@@ -137,6 +146,7 @@ ConsumerGroupValue: TypeAlias = (
     | ConsumerGroupTargetMemberValue
     | ConsumerGroupCurrentValue
     | ConsumerGroupRegexValue
+    | GroupConfigsValue
 )
 
 
@@ -200,6 +210,9 @@ def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
         case ConsumerGroupRegexValue(topics_found, version, timestamp_ms):
             times = INT64.pack(version) + INT64.pack(timestamp_ms)
             return _VERSION + _array([_compact(each) for each in topics_found]) + times + _NO_TAGS
+        case GroupConfigsValue(configs):
+            entries = [_compact(name) + INT32.pack(number) + _NO_TAGS for name, number in configs]
+            return _VERSION + _array(entries) + _NO_TAGS
 
 
 def _encode_member(value: ConsumerGroupMemberValue) -> bytes:
@@ -291,6 +304,10 @@ def _decode_value(record_type: int, value: bytes) -> ConsumerGroupValue | None:
             regex = ConsumerGroupRegexValue(names, cursor.int64(), cursor.int64())
             cursor.skip_tagged_fields()
             return regex
+        case 9101:
+            configs = tuple([_decode_config(cursor) for _ in range(cursor.array_length())])
+            cursor.skip_tagged_fields()
+            return GroupConfigsValue(configs)
     return None
 
 
@@ -320,6 +337,12 @@ def _decode_protocol(cursor: Cursor) -> tuple[str, bytes]:
     protocol = (cursor.string(), cursor.byte_string())
     cursor.skip_tagged_fields()
     return protocol
+
+
+def _decode_config(cursor: Cursor) -> tuple[str, int]:
+    config = (cursor.string(), cursor.int32())
+    cursor.skip_tagged_fields()
+    return config
 
 
 def _decode_topic(cursor: Cursor) -> tuple[bytes, tuple[int, ...]]:

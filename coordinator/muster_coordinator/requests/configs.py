@@ -129,3 +129,23 @@ class AlteredResource(_Message, frozen=True):
 
 class IncrementalAlterConfigsResponse(_Message, frozen=True):
     results: tuple[AlteredResource, ...]
+
+
+# -- One group, as its shard is asked ---------------------------------------------------------------------------------
+
+
+class DescribeGroupConfigsRequest(_Message, frozen=True):
+    """One group of a DescribeConfigsRequest; the answer is a DescribedResource. `keys` None or empty: all of them."""
+
+    group_id: str
+    keys: tuple[str, ...] | None = None
+    include_synonyms: bool = False
+    include_documentation: bool = False
+
+
+class AlterGroupConfigsRequest(_Message, frozen=True):
+    """One group of an IncrementalAlterConfigsRequest; the answer is an AlteredResource."""
+
+    group_id: str
+    changes: tuple[ConfigChange, ...]
+    validate_only: bool = False

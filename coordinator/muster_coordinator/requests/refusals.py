@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import transactions as t
@@ -36,6 +37,8 @@ _REFUSALS: dict[type, Callable[[Any, int], object]] = {
     m.DescribeGroupRequest: lambda r, code: m.DescribedGroup(group_id=r.group_id, error_code=code),
     c.ConsumerGroupHeartbeatRequest: lambda r, code: c.ConsumerGroupHeartbeatResponse(code),
     c.DescribeConsumerGroupRequest: lambda r, code: c.DescribedConsumerGroup(r.group_id, code),
+    f.DescribeGroupConfigsRequest: lambda r, code: f.DescribedResource(f.ConfigResourceType.GROUP, r.group_id, code),
+    f.AlterGroupConfigsRequest: lambda r, code: f.AlteredResource(f.ConfigResourceType.GROUP, r.group_id, code),
     m.DeleteGroupRequest: lambda r, code: m.DeleteGroupResponse(group_id=r.group_id, error_code=code),
     m.OffsetDeleteRequest: lambda r, code: m.OffsetDeleteResponse(error_code=code),
     m.TxnOffsetCommitRequest: lambda r, code: m.TxnOffsetCommitResponse(_every_partition(r.topics, code)),

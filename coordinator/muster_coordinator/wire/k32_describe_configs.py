@@ -71,4 +71,55 @@ def _synonym(writer: Writer, value: ConfigSynonym) -> None:
     writer.tagged_fields()
 
 
+def encode_request(version: int, request: DescribeConfigsRequest) -> bytes:
+    """The body of a request to another pod, from version 3 on."""
+    writer = Writer(API.flexible(version))
+
+    def resource(value: ConfigResource) -> None:
+        writer.int8(value.resource_type)
+        writer.string(value.name)
+        if value.keys is None:
+            writer.null_array()
+        else:
+            writer.array(value.keys, writer.string)
+        writer.tagged_fields()
+
+    writer.array(request.resources, resource)
+    writer.boolean(request.include_synonyms)
+    writer.boolean(request.include_documentation)
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> DescribeConfigsResponse:
+    """The answer of another pod, from version 3 on. Raises what `Reader` raises."""
+
+    def synonym() -> ConfigSynonym:
+        value = ConfigSynonym(reader.string(), reader.nullable_string(), reader.int8())
+        reader.tagged_fields()
+        return value
+
+    def config() -> DescribedConfig:
+        value = DescribedConfig(
+            reader.string(),
+            reader.nullable_string(),
+            read_only=reader.boolean(),
+            source=reader.int8(),
+            sensitive=reader.boolean(),
+            synonyms=reader.array(synonym),
+            config_type=reader.int8(),
+            documentation=reader.nullable_string(),
+        )
+        reader.tagged_fields()
+        return value
+
+    def resource() -> DescribedResource:
+        code, message = reader.int16(), reader.nullable_string()
+        value = DescribedResource(reader.int8(), reader.string(), code, message, reader.array(config))
+        reader.tagged_fields()
+        return value
+
+    reader.int32()  # throttle time
+    return DescribeConfigsResponse(reader.array(resource))
+
+
 API = Api(32, "DescribeConfigs", 1, 4, 4, decode_request, encode_response)

@@ -50,4 +50,38 @@ def encode_response(version: int, response: IncrementalAlterConfigsResponse) -> 
     return writer.done()
 
 
+def encode_request(version: int, request: IncrementalAlterConfigsRequest) -> bytes:
+    """The body of a request to another pod."""
+    writer = Writer(API.flexible(version))
+
+    def change(value: ConfigChange) -> None:
+        writer.string(value.name)
+        writer.int8(value.operation)
+        writer.nullable_string(value.value)
+        writer.tagged_fields()
+
+    def resource(value: ResourceChanges) -> None:
+        writer.int8(value.resource_type)
+        writer.string(value.name)
+        writer.array(value.changes, change)
+        writer.tagged_fields()
+
+    writer.array(request.resources, resource)
+    writer.boolean(request.validate_only)
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> IncrementalAlterConfigsResponse:
+    """The answer of another pod. Raises what `Reader` raises."""
+
+    def resource() -> AlteredResource:
+        code, message = reader.int16(), reader.nullable_string()
+        value = AlteredResource(reader.int8(), reader.string(), code, message)
+        reader.tagged_fields()
+        return value
+
+    reader.int32()  # throttle time
+    return IncrementalAlterConfigsResponse(reader.array(resource))
+
+
 API = Api(44, "IncrementalAlterConfigs", 0, 1, 1, decode_request, encode_response)

@@ -12,6 +12,7 @@ from tests.conformance.session import Session
 
 TOPICS = ("hidden", "u", "t", "topic.with-all_1", "missing", "hidden-and-missing")
 OPEN, DESCRIBED = "t", "u"
+SESSION = "consumer.session.timeout.ms"
 
 
 def groups(s: Session) -> list[str]:
@@ -190,3 +191,20 @@ async def sasl_on_a_listener_without_it(s: Session, case: tuple[str, int]) -> No
 @script(versions=range(3))
 async def sasl_authenticate_on_a_listener_without_it(s: Session, version: int) -> None:
     await s.ask("sasl_authenticate", version, auth_bytes=b"\0alice\0pencil")
+
+
+@script(versions=(1, 2, 3, 4))
+async def configs_of_a_group_shown_without_the_right(s: Session, version: int) -> None:
+    names = [*groups(s), f"configured-{s.name}", f"config-shown-{s.name}"]
+    asked = [{"resource_type": 32, "resource_name": name, "configuration_keys": [SESSION]} for name in names]
+    await s.ask("describe_configs", version, resources=asked)
+
+
+@script(versions=(0, 1))
+async def configs_of_a_group_changed_without_the_right(s: Session, version: int) -> None:
+    names = [*groups(s), f"configured-{s.name}", f"config-shown-{s.name}"]
+    right = [{"name": SESSION, "config_operation": 0, "value": "50000"}]
+    wrong = [{"name": SESSION, "config_operation": 0, "value": "1"}]
+    for changes in (right, wrong, right * 2):
+        resources = [{"resource_type": 32, "resource_name": name, "configs": changes} for name in names]
+        await s.ask("incremental_alter_configs", version, resources=resources, validate_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,14 +23,19 @@ class PendingResolving(Resolving):
         return Pending(request)
 
 
+CONFIG = ConsumerGroupConfig(assignment_interval_ms=0)
+
+
+@dataclass
 class TwoKinds(Harness):
-    """`serves`: whether the coordinator is the one of all groups."""
+    """`consumer_config`: of coordinators that are made from now on."""
+
+    consumer_config: ConsumerGroupConfig = CONFIG
 
     def _new(self) -> GroupCoordinator:
         if not hasattr(self, "consumer_topics"):
             self.consumer_topics = Topics(t=2)
-        config = ConsumerGroupConfig(assignment_interval_ms=0)
-        tables = ConsumerTables(config, self.consumer_topics, PendingResolving(), lambda: "made")
+        tables = ConsumerTables(self.consumer_config, self.consumer_topics, PendingResolving(), lambda: "made")
         return GroupCoordinator(self.config, self.topics, lambda: f"{next(self._suffix):03}", consumers=tables)
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> c.ConsumerGroupHeartbeatResponse:

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as g
 from muster_coordinator.requests import security as s
@@ -681,11 +682,57 @@ REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[...,
         lambda v: st.builds(s.DeleteAclsRequest, filters=some(acl_fields(s.AclFilter, MAYBE_TEXT))),
         lambda r: {"filters": [describe_filter(each) for each in r.filters]},
     ),
+    32: (
+        lambda v: st.builds(
+            f.DescribeConfigsRequest,
+            resources=some(
+                st.builds(f.ConfigResource, resource_type=I8, name=TEXT, keys=st.none() | some(TEXT)),
+            ),
+            include_synonyms=st.booleans(),
+            include_documentation=since(v >= 3, st.booleans(), False),
+        ),
+        lambda r: {
+            "resources": [
+                {"resource_type": each.resource_type, "resource_name": each.name, "configuration_keys": each.keys}
+                for each in r.resources
+            ],
+            "include_synonyms": r.include_synonyms,
+            "include_documentation": r.include_documentation,
+        },
+    ),
     36: (
         lambda v: st.builds(w.SaslAuthenticateRequest, auth_bytes=st.binary(max_size=200)),
         lambda r: {"auth_bytes": r.auth_bytes},
     ),
     42: (delete_groups, describe_delete_groups),
+    44: (
+        lambda v: st.builds(
+            f.IncrementalAlterConfigsRequest,
+            resources=some(
+                st.builds(
+                    f.ResourceChanges,
+                    resource_type=I8,
+                    name=TEXT,
+                    changes=some(st.builds(f.ConfigChange, name=TEXT, operation=I8, value=MAYBE_TEXT)),
+                )
+            ),
+            validate_only=st.booleans(),
+        ),
+        lambda r: {
+            "resources": [
+                {
+                    "resource_type": each.resource_type,
+                    "resource_name": each.name,
+                    "configs": [
+                        {"name": one.name, "config_operation": one.operation, "value": one.value}
+                        for one in each.changes
+                    ],
+                }
+                for each in r.resources
+            ],
+            "validate_only": r.validate_only,
+        },
+    ),
     47: (offset_delete, describe_offset_delete),
     48: (
         lambda v: st.just(s.DescribeClientQuotasRequest()),

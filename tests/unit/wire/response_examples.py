@@ -26,6 +26,7 @@ from tests.unit.wire.request_examples import (
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as g
 from muster_coordinator.requests import security as s
@@ -577,6 +578,37 @@ def describe_describe_acls(r: Any, v: int) -> Description:
     }
 
 
+CONFIG = st.builds(
+    f.DescribedConfig,
+    name=TEXT,
+    value=MAYBE_TEXT,
+    source=I8,
+    read_only=st.booleans(),
+    sensitive=st.booleans(),
+    synonyms=some(st.builds(f.ConfigSynonym, name=TEXT, value=MAYBE_TEXT, source=I8)),
+    config_type=I8,
+    documentation=MAYBE_TEXT,
+)
+
+
+def _fields(value: Any, *but: str) -> Description:
+    return {name: getattr(value, name) for name in value.__struct_fields__ if name not in but}
+
+
+def config_resource(each: Any) -> Description:
+    return _fields(each, "configs", "name") | {"resource_name": each.name}
+
+
+def described_config(each: Any) -> Description:
+    return _fields(each) | {
+        "config_source": each.source,
+        "is_sensitive": each.sensitive,
+        "synonyms": [_fields(one) for one in each.synonyms],
+    }
+
+
+CONFIG_RESOURCE = {"resource_type": I8, "name": TEXT, "error_code": ERROR, "error_message": MAYBE_TEXT}
+
 RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[Any, int], Description]]] = {
     0: (lambda v: st.builds(w.ProduceResponse, topics=RESULTS, error_message=MAYBE_TEXT), describe_produce),
     1: (fetch, describe_fetch),
@@ -627,6 +659,18 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
             ]
         },
     ),
+    32: (
+        lambda v: st.builds(
+            f.DescribeConfigsResponse,
+            results=some(st.builds(f.DescribedResource, configs=some(CONFIG, 2), **CONFIG_RESOURCE)),  # type: ignore[arg-type]
+        ),
+        lambda r, v: {
+            "results": [
+                config_resource(each) | {"configs": [described_config(one) for one in each.configs]}
+                for each in r.results
+            ]
+        },
+    ),
     36: (
         lambda v: st.builds(
             w.SaslAuthenticateResponse,
@@ -647,6 +691,12 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
             w.DeleteGroupsResponse, results=some(st.builds(g.DeleteGroupResponse, group_id=TEXT, error_code=ERROR))
         ),
         lambda r, v: {"results": [{"group_id": e.group_id, "error_code": e.error_code} for e in r.results]},
+    ),
+    44: (
+        lambda v: st.builds(
+            f.IncrementalAlterConfigsResponse, results=some(st.builds(f.AlteredResource, **CONFIG_RESOURCE))
+        ),  # type: ignore[arg-type]
+        lambda r, v: {"responses": [config_resource(each) for each in r.results]},
     ),
     47: (
         lambda v: st.builds(g.OffsetDeleteResponse, error_code=ERROR, topics=RESULTS),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from muster_coordinator.groups.consumer.assignors.table import ASSIGNORS
 
@@ -35,8 +36,20 @@ class ConsumerGroupConfig:
     """A member that sends no heartbeat for so long (ms) is out of its group. Kafka refuses less than 45000 unless
     another setting allows it."""
 
+    min_session_timeout_ms: int = _setting(45_000, "group.consumer.min.session.timeout.ms")
+    """Least `consumer.session.timeout.ms` (ms) of a group's own configs."""
+
+    max_session_timeout_ms: int = _setting(60_000, "group.consumer.max.session.timeout.ms")
+    """Greatest `consumer.session.timeout.ms` (ms) of a group's own configs."""
+
     heartbeat_interval_ms: int = _setting(5_000, "group.consumer.heartbeat.interval.ms")
     """How often (ms) members are told to send heartbeats."""
+
+    min_heartbeat_interval_ms: int = _setting(5_000, "group.consumer.min.heartbeat.interval.ms")
+    """Least `consumer.heartbeat.interval.ms` (ms) of a group's own configs."""
+
+    max_heartbeat_interval_ms: int = _setting(15_000, "group.consumer.max.heartbeat.interval.ms")
+    """Greatest `consumer.heartbeat.interval.ms` (ms) of a group's own configs."""
 
     max_size: int = _setting(2_147_483_647, "group.consumer.max.size")
     """Members that one group may have; a further one gets GROUP_MAX_SIZE_REACHED."""
@@ -47,6 +60,12 @@ class ConsumerGroupConfig:
     assignment_interval_ms: int = _setting(1_000, "group.consumer.assignment.interval.ms", 0)
     """Least time (ms) between two target assignments of a group (KIP-1263). 0: none."""
 
+    min_assignment_interval_ms: int = _setting(0, "group.consumer.min.assignment.interval.ms", 0)
+    """Least `consumer.assignment.interval.ms` (ms) of a group's own configs."""
+
+    max_assignment_interval_ms: int = _setting(15_000, "group.consumer.max.assignment.interval.ms", 0)
+    """Greatest `consumer.assignment.interval.ms` (ms) of a group's own configs."""
+
     regex_refresh_interval_ms: int = _setting(600_000, "group.consumer.regex.refresh.interval.ms", 10_000)
     """How old (ms) the topics of a regular expression may get before they are looked for again; new topics are found
     sooner."""
@@ -55,6 +74,36 @@ class ConsumerGroupConfig:
     """Least time (ms) between two searches for the topics of a group's regular expressions: each goes through all
     names; a constant in Kafka."""
 
+    def __post_init__(self) -> None:
+        for setting in OWN_CONFIGS.values():
+            least, greatest = bounds_of(self, setting)
+            if least > greatest:
+                raise ValueError(f"min_{setting} ({least}) is above max_{setting} ({greatest})")
+
     @property
     def assignor_names(self) -> tuple[str, ...]:
         return parse_assignors(self.assignors)
+
+
+OWN_CONFIGS = {
+    "consumer.session.timeout.ms": "session_timeout_ms",
+    "consumer.heartbeat.interval.ms": "heartbeat_interval_ms",
+    "consumer.assignment.interval.ms": "assignment_interval_ms",
+}
+"""What may be set for one group, by Kafka's name -> the setting in whose place it comes."""
+
+
+def bounds_of(config: ConsumerGroupConfig, setting: str) -> tuple[int, int]:
+    """(least, greatest) value that a group's own configs may have for a setting."""
+    return getattr(config, f"min_{setting}"), getattr(config, f"max_{setting}")
+
+
+def with_own_configs(config: ConsumerGroupConfig, own: Mapping[str, int]) -> ConsumerGroupConfig:
+    """Settings of one group. What is out of bounds counts as the bound: they may have been others when it was set
+    (GroupConfig#evaluate). Names that are not known, of a later version, mean nothing."""
+    changes = {}
+    for name, setting in OWN_CONFIGS.items():
+        if name in own:
+            least, greatest = bounds_of(config, setting)
+            changes[setting] = max(least, min(own[name], greatest))
+    return replace(config, **changes)  # type: ignore[arg-type]  # mypy takes them for values of `assignors`

@@ -111,6 +111,7 @@ class _Heartbeat:
         self, state: ConsumerTables, request: ConsumerGroupHeartbeatRequest, token: Token, now_ms: int
     ) -> None:
         self._state, self._request, self._now_ms = state, request, now_ms
+        self._config = state.config_of(request.group_id)
         self._joins = request.member_epoch == JOINING_EPOCH
         self._effects = Effects(token)
         self._group = self._find_group()
@@ -138,7 +139,7 @@ class _Heartbeat:
         )
         current = reconcile(member.current, goal, self._request.topic_partitions)
         self._record_current(member, value, current)
-        effects.set_timer(session_timer(group.group_id, member.member_id), state.config.session_timeout_ms)
+        effects.set_timer(session_timer(group.group_id, member.member_id), self._config.session_timeout_ms)
         live = state.live(group.group_id)
         live.checked_version = state.topics.version
         if regexes:
@@ -276,7 +277,7 @@ class _Heartbeat:
         group = self._group
         target = group.target_of(member.member_id) if self._target is None else self._target
         target_epoch = group.target_epoch or FIRST_EPOCH
-        if epoch <= target_epoch or not is_due(group, self._state.config, self._now_ms):
+        if epoch <= target_epoch or not is_due(group, self._config, self._now_ms):
             return target_epoch, target
         targets = dict(group.targets)
         if self._replaced is not None:
@@ -311,5 +312,5 @@ class _Heartbeat:
         if self._joins or is_full or current.assigned != member.current.assigned:
             assignment = tuple([(topic_id, tuple(epochs)) for topic_id, epochs in current.assigned.items()])
         return ConsumerGroupHeartbeatResponse(
-            0, None, member.member_id, current.epoch, self._state.config.heartbeat_interval_ms, assignment
+            0, None, member.member_id, current.epoch, self._config.heartbeat_interval_ms, assignment
         )

@@ -110,9 +110,10 @@ def on_rebalance_timer(state: ConsumerTables, group_id: str, member_id: str) -> 
 
 def start_timers(state: ConsumerTables, group: ConsumerGroup, effects: Effects) -> None:
     """After a load: every member has a whole session, and its whole rebalance time-out."""
+    session_timeout_ms = state.config_of(group.group_id).session_timeout_ms
     for member_id, value in group.members.items():
         classic = value.classic
-        timeout_ms = state.config.session_timeout_ms if classic is None else classic.session_timeout_ms
+        timeout_ms = session_timeout_ms if classic is None else classic.session_timeout_ms
         effects.set_timer(session_timer(group.group_id, member_id), timeout_ms)
         if classic is None and _holds_others_up(group, member_id):
             effects.set_timer(rebalance_timer(group.group_id, member_id), value.rebalance_timeout_ms)

@@ -6,12 +6,20 @@ from collections.abc import Callable
 from typing import Protocol
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
+from muster_coordinator.groups.consumer.config import ConsumerGroupConfig, with_own_configs
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.topics import ConsumerTopics
-from muster_coordinator.records.consumer_group import METADATA_TYPE, PARTITION_METADATA_TYPE, ConsumerGroupRecord
+from muster_coordinator.records.consumer_group import (
+    CONFIGS_TYPE,
+    METADATA_TYPE,
+    PARTITION_METADATA_TYPE,
+    ConsumerGroupRecord,
+    GroupConfigsValue,
+    encode_consumer_group_key,
+    encode_consumer_group_value,
+)
 from muster_coordinator.requests.consumer_groups import RegexesToResolve
-from muster_coordinator.state_machine import TimerKey, Token
+from muster_coordinator.state_machine import Record, TimerKey, Token
 
 
 class RegexResolving(Protocol):
@@ -32,9 +40,10 @@ class Live:
 
 
 class ConsumerTables:
-    """`groups` changes in `replay` alone. `new_member_id` is for members that make none themselves (before v1)."""
+    """`groups` and `own_configs` change in `replay` alone. `own_configs`: what administrators have set for a group,
+    whether it exists or not. `new_member_id` is for members that make none themselves (before v1)."""
 
-    __slots__ = ("_live", "config", "groups", "new_member_id", "regexes", "topics")
+    __slots__ = ("_configs", "_live", "config", "groups", "new_member_id", "own_configs", "regexes", "topics")
 
     def __init__(
         self,
@@ -48,7 +57,13 @@ class ConsumerTables:
         self.regexes = regexes
         self.new_member_id = new_member_id
         self.groups: dict[str, ConsumerGroup] = {}
+        self.own_configs: dict[str, dict[str, int]] = {}
+        self._configs: dict[str, ConsumerGroupConfig] = {}  # of the groups that have configs of their own
         self._live: dict[str, Live] = {}
+
+    def config_of(self, group_id: str) -> ConsumerGroupConfig:
+        """The settings, with what is set for this group in their place."""
+        return self._configs.get(group_id, self.config)
 
     def live(self, group_id: str) -> Live:
         """What is known of a group that has records, or gets its first ones now."""
@@ -62,6 +77,9 @@ class ConsumerTables:
         group_id = record.group_id
         if record.type == PARTITION_METADATA_TYPE:
             return  # of a broker before 4.1
+        if record.type == CONFIGS_TYPE:
+            self._set_configs(group_id, record.value)
+            return
         if record.value is None and record.type == METADATA_TYPE:
             self.groups.pop(group_id, None)
             self._live.pop(group_id, None)
@@ -72,6 +90,24 @@ class ConsumerTables:
                 return
             group = self.groups[group_id] = ConsumerGroup(group_id)
         group.replay(record)
+
+    def _set_configs(self, group_id: str, value: object) -> None:
+        if isinstance(value, GroupConfigsValue):
+            self.own_configs[group_id] = dict(value.configs)
+            self._configs[group_id] = with_own_configs(self.config, self.own_configs[group_id])
+        else:
+            self.own_configs.pop(group_id, None)
+            self._configs.pop(group_id, None)
+
+
+def configs_record(group_id: str, configs: dict[str, int]) -> Record:
+    """All that is set for a group; a tombstone if that is nothing."""
+    value = GroupConfigsValue(tuple(sorted(configs.items()))) if configs else None
+    return (
+        encode_consumer_group_key(CONFIGS_TYPE, group_id),
+        None if value is None else encode_consumer_group_value(value),
+        ConsumerGroupRecord(CONFIGS_TYPE, group_id, "", value),
+    )
 
 
 class _Nothing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster_coordinator.listener.access import cluster, consumer_groups, groups, offsets, topics, transactions
+from muster_coordinator.listener.access import cluster, configs, consumer_groups, groups, offsets, topics, transactions
 from muster_coordinator.listener.access.asked import Guard, Rights
 from muster_coordinator.listener.access.offsets import NameOf, OffsetsById
 from muster_coordinator.listener.access.security import GUARDS
@@ -13,6 +13,7 @@ from muster_coordinator.listener.audit import AuditLog
 from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import transactions as t
@@ -77,6 +78,8 @@ def _guards(name_of: NameOf) -> dict[type, Guard]:
         m.ListGroupsRequest: groups.list_groups,
         c.ConsumerGroupHeartbeatRequest: consumer_groups.heartbeat,
         c.ConsumerGroupDescribeRequest: consumer_groups.describe,
+        f.DescribeConfigsRequest: configs.describe,
+        f.IncrementalAlterConfigsRequest: configs.alter,
         **GUARDS,
         m.JoinGroupRequest: groups.one_group(Operation.READ, groups.no_member),
         m.SyncGroupRequest: reads_group,

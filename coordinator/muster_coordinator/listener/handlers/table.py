@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
+from muster_coordinator.listener.handlers.configs import ConfigHandlers
 from muster_coordinator.listener.handlers.groups import GroupHandlers
 from muster_coordinator.listener.handlers.producers import ProducerHandlers
 from muster_coordinator.listener.handlers.routes import SubmitEarly
@@ -17,6 +18,7 @@ from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import security as s
@@ -35,14 +37,17 @@ def handler_table(
     listener: str = "",
     barrier: Barrier | None = None,
     security: SecurityHandlers = NO_SECURITY,
+    asked_by_pods: bool = False,
 ) -> dict[type, Handler]:
-    """Request type -> handler, for a listener. Every served API decodes to a type in here, which a test checks."""
+    """Request type -> handler, for a listener or for what other pods ask. Every served API decodes to a type in here,
+    which a test checks."""
     cluster = ClusterHandlers(view, listener)
     topics = TopicHandlers(view)
     groups = GroupHandlers(view, shards, submit_early)
     transactions = TransactionHandlers(view, shards, submit_early)
     txn_offsets = TxnOffsetHandlers(view, shards, groups, transactions, connections, barrier)
     by_id = TopicIdHandlers(view, groups.route)
+    configs = ConfigHandlers(view, shards, groups.route, None if asked_by_pods else connections)
     return {
         w.ApiVersionsRequest: cluster.api_versions,
         w.SaslHandshakeRequest: cluster.sasl_handshake,
@@ -53,6 +58,8 @@ def handler_table(
         w.OtherProtocolRequest: cluster.other_protocol,
         c.ConsumerGroupHeartbeatRequest: groups.route,
         c.ConsumerGroupDescribeRequest: groups.describe_consumer_groups,
+        f.DescribeConfigsRequest: configs.describe,
+        f.IncrementalAlterConfigsRequest: configs.alter,
         w.ListOffsetsRequest: topics.list_offsets,
         w.FetchRequest: topics.fetch,
         w.ProduceRequest: topics.produce,

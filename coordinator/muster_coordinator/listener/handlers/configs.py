@@ -1,0 +1,137 @@
+"""DescribeConfigs and IncrementalAlterConfigs: of groups, by the pod that leads each, whichever pod is asked.
+
+Administrators ask any broker. What another pod leads is asked of that pod, which does not pass it on once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.gather import Gather
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.pod_connections import PodConnections
+from muster_coordinator.requests import configs as f
+from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.shard.ports import Answer
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.wire import k32_describe_configs as k32
+from muster_coordinator.wire import k44_incremental_alter_configs as k44
+
+_NOT_KEPT = "Muster keeps the configs of groups alone."
+_GROUP = f.ConfigResourceType.GROUP
+_NO_NEWS = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.NETWORK_EXCEPTION})
+
+
+class ConfigHandlers:
+    def __init__(
+        self,
+        view: ClusterView,
+        shards: Mapping[int, Shard],
+        route: Callable[[Any, Answer], None],
+        connections: PodConnections | None,
+    ) -> None:
+        """`connections`: None for what other pods ask."""
+        self._view = view
+        self._shards = shards
+        self._route = route
+        self._connections = connections
+
+    def describe(self, request: f.DescribeConfigsRequest, answer: Answer) -> None:
+        def combine(parts: Sequence[f.DescribedResource]) -> None:
+            answer.answer(f.DescribeConfigsResponse(tuple(parts)))
+
+        gather = Gather(len(request.resources), combine)
+        gather.spread(lambda index: self._describe_one(request, request.resources[index], gather, index))
+
+    def _describe_one(
+        self, request: f.DescribeConfigsRequest, resource: f.ConfigResource, gather: Gather, index: int
+    ) -> None:
+        code = int(ErrorCode.INVALID_REQUEST)
+        if resource.resource_type != _GROUP:
+            gather.complete(index, f.DescribedResource(resource.resource_type, resource.name, code, _NOT_KEPT))
+            return
+        synonyms, documentation = request.include_synonyms, request.include_documentation
+        one = f.DescribeGroupConfigsRequest(resource.name, resource.keys, synonyms, documentation)
+        there = partial(f.DescribeConfigsRequest, (resource,), synonyms, documentation)
+        self._ask(one, lambda: k32.encode_request(k32.API.max_version, there()), k32, gather, index)
+
+    def alter(self, request: f.IncrementalAlterConfigsRequest, answer: Answer) -> None:
+        wrong = errors_of(request)
+
+        def combine(parts: Sequence[f.AlteredResource]) -> None:
+            answer.answer(f.IncrementalAlterConfigsResponse(tuple(parts)))
+
+        gather = Gather(len(request.resources), combine)
+
+        def ask(index: int) -> None:
+            error, resource = wrong[index], request.resources[index]
+            if error is not None:
+                gather.complete(index, error)
+                return
+            one = f.AlterGroupConfigsRequest(resource.name, resource.changes, request.validate_only)
+            there = partial(f.IncrementalAlterConfigsRequest, (resource,), request.validate_only)
+            self._ask(one, lambda: k44.encode_request(k44.API.max_version, there()), k44, gather, index)
+
+        gather.spread(ask)
+
+    def _ask(self, one: Any, body: Callable[[], bytes], module: Any, gather: Gather, index: int) -> None:
+        """The shard here, or the pod that leads the group: `module` has the API that it is asked by."""
+        number = self._view.partition_of(one.group_id)
+        leader = self._view.leader_of(number) if number is not None else None
+        here = number in self._shards or leader is None or leader.pod == self._view.pod
+        if self._connections is None or here or leader is None:
+            self._route(one, _Part(gather, index, one))
+            return
+
+        def told(response: f.DescribeConfigsResponse | f.IncrementalAlterConfigsResponse | None) -> None:
+            if response is None or len(response.results) != 1:
+                _Part(gather, index, one).refuse(ErrorCode.NETWORK_EXCEPTION)
+            else:
+                _Part(gather, index, one).answer(response.results[0])
+
+        api = module.API
+        self._connections.ask(leader.pod, api, api.max_version, body(), module.decode_response, told)
+
+
+class _Part:
+    """`shard.ports.Answer` of one group."""
+
+    __slots__ = ("_gather", "_index", "_request")
+
+    def __init__(self, gather: Gather, index: int, request: Any) -> None:
+        self._gather, self._index, self._request = gather, index, request
+
+    def answer(self, response: f.DescribedResource | f.AlteredResource) -> None:
+        """What a client of Kafka takes for a broker that may answer when it asks again."""
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if response.error_code in _NO_NEWS else None
+        self._gather.complete(self._index, response if code is None else refusal(self._request, code))
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(refusal(self._request, code))  # type: ignore[arg-type]
+
+
+def errors_of(request: f.IncrementalAlterConfigsRequest) -> list[f.AlteredResource | None]:
+    """What is wrong with each resource, whatever a client may do (Kafka: ConfigAdminManager#preprocess)."""
+    places = [(each.resource_type, each.name) for each in request.resources]
+    twice = {place for place in places if places.count(place) > 1} if len(set(places)) < len(places) else set()
+    return [_error_of(each, (each.resource_type, each.name) in twice) for each in request.resources]
+
+
+def _error_of(resource: f.ResourceChanges, twice: bool) -> f.AlteredResource | None:
+    names = [change.name for change in resource.changes]
+    empty = [c.name for c in resource.changes if c.operation != f.AlterOperation.DELETE and c.value is None]
+    message = None
+    if twice:
+        message = "Each resource must appear at most once."
+    elif len(set(names)) < len(names):
+        message = "Error due to duplicate config keys"
+    elif empty:
+        message = f"Null value not supported for : {', '.join(empty)}"
+    elif resource.resource_type != _GROUP:
+        message = _NOT_KEPT
+    if message is None:
+        return None
+    return f.AlteredResource(resource.resource_type, resource.name, int(ErrorCode.INVALID_REQUEST), message)

@@ -1,0 +1,170 @@
+"""Configs of groups are asked of any pod, and answered by the one that leads the group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.listener.asked import NO_PODS, Asked
+from tests.unit.listener.test_access import GROUP, Right, ask
+from tests.unit.listener.test_handlers import refuse_early
+from tests.unit.shard.fake_world import World
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.listener.handlers.configs import ConfigHandlers
+from muster_coordinator.listener.handlers.groups import GroupHandlers
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
+from muster_coordinator.requests import configs as f
+from muster_coordinator.security.acls import Operation
+from muster_coordinator.wire.api import Api, RequestHeader
+from muster_coordinator.wire.codec import Reader
+
+IMAGE = MetadataImage(
+    token=1,
+    version=1,
+    cluster_id="c",
+    brokers=(Broker(0, "127.0.0.1", 1, "pod-0"), Broker(1, "127.0.0.1", 2, "pod-1")),
+    offsets_partitions=1,
+    leaders=(PartitionLeader(0, 0, 1),),
+    topics=(),
+)
+SESSION = "consumer.session.timeout.ms"
+
+
+class Pod:
+    """`leads`: all groups."""
+
+    def __init__(self, name: str, leads: bool, connections: Any) -> None:
+        view = ClusterView(name)
+        view.update(IMAGE)
+        self.world = World(GroupCoordinator(GroupConfig(), view, lambda: "x"))
+        shards = {0: self.world.shard} if leads else {}
+        route = GroupHandlers(view, shards, refuse_early).route
+        self.handlers = ConfigHandlers(view, shards, route, connections)
+        if leads:
+            self.world.activate()
+            self.turn()
+
+    def turn(self) -> None:
+        self.world.turn()
+        self.world.commit()
+
+
+class Connections:
+    """In place of `PodConnections`: the other pod decodes the bytes, and its answer comes back as bytes."""
+
+    def __init__(self, other: Pod) -> None:
+        self.other = other
+        self.asked: list[str] = []
+        self.is_cut = False
+
+    def ask(
+        self, pod: str, api: Api, version: int, body: bytes, decode: Callable[[Reader], Any], told: Callable[..., None]
+    ) -> None:
+        self.asked.append(pod)
+        if self.is_cut:
+            told(None)
+            return
+        request: Any = api.decode_request(RequestHeader(api, version, 1, "pod", 0), body, "")
+        there = Asked(request)
+        (self.other.handlers.describe if api.key == 32 else self.other.handlers.alter)(request, there)
+        self.other.turn()
+        told(decode(Reader(api.encode_response(version, there.got[0]), 0, api.flexible(version))))
+
+
+def altered(*changes: f.ConfigChange, kind: int = 32, name: str = "g") -> f.IncrementalAlterConfigsRequest:
+    return f.IncrementalAlterConfigsRequest((f.ResourceChanges(kind, name, changes),))
+
+
+RAISE = f.ConfigChange(SESSION, 0, "50000")
+
+
+@pytest.mark.parametrize("through", ["pod-0", "pod-1"])
+def test_any_pod_answers_for_every_group(through: str) -> None:
+    async def body() -> None:
+        leader = Pod("pod-0", True, None)
+        connections = Connections(leader)
+        pod = leader if through == "pod-0" else Pod("pod-1", False, connections)
+        asked = Asked(altered(RAISE))
+        pod.handlers.alter(asked.request, asked)
+        leader.turn()
+        assert asked.got == [f.IncrementalAlterConfigsResponse((f.AlteredResource(32, "g"),))]
+        shown = Asked(f.DescribeConfigsRequest((f.ConfigResource(32, "g", (SESSION,)), f.ConfigResource(2, "t", None))))
+        pod.handlers.describe(shown.request, shown)
+        leader.turn()
+        (group, topic) = shown.got[0].results
+        assert [(each.name, each.value, each.source) for each in group.configs] == [(SESSION, "50000", 8)]
+        assert (topic.error_code, topic.name) == (ErrorCode.INVALID_REQUEST, "t")
+        assert connections.asked == ([] if through == "pod-0" else ["pod-0"] * 2)
+
+    asyncio.run(body())
+
+
+def test_pod_that_does_not_answer_may_be_asked_again() -> None:
+    async def body() -> None:
+        connections = Connections(Pod("pod-0", True, None))
+        connections.is_cut = True
+        asked = Asked(altered(RAISE))
+        Pod("pod-1", False, connections).handlers.alter(asked.request, asked)
+        assert asked.got[0].results[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    asyncio.run(body())
+
+
+def test_what_another_pod_asks_is_not_passed_on() -> None:
+    async def body() -> None:
+        asked = Asked(altered(RAISE))
+        Pod("pod-1", False, None).handlers.alter(asked.request, asked)
+        assert asked.got[0].results[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    asyncio.run(body())
+
+
+def test_no_pod_is_asked_where_this_one_leads() -> None:
+    async def body() -> None:
+        pod = Pod("pod-0", True, NO_PODS)
+        asked = Asked(altered(RAISE))
+        pod.handlers.alter(asked.request, asked)
+        pod.turn()
+        assert asked.got[0].results[0].error_code == 0
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("rights", "codes"),
+    [
+        ((), [30, 42, 42]),
+        (((GROUP, "g", Operation.ALTER_CONFIGS),), [0, 42, 42]),
+    ],
+)
+def test_rows_of_a_change_are_in_the_order_of_the_request(rights: tuple[Right, ...], codes: list[int]) -> None:
+    resources = (
+        f.ResourceChanges(32, "g", (RAISE,)),
+        f.ResourceChanges(2, "t", (RAISE,)),
+        f.ResourceChanges(32, "h", (RAISE, RAISE)),
+    )
+
+    def coordinator(request: f.IncrementalAlterConfigsRequest) -> f.IncrementalAlterConfigsResponse:
+        return f.IncrementalAlterConfigsResponse(
+            tuple([f.AlteredResource(each.resource_type, each.name) for each in request.resources])
+        )
+
+    (answer,) = ask(f.IncrementalAlterConfigsRequest(resources), *rights, coordinator=coordinator).got
+    assert [each.error_code for each in answer.results] == codes
+
+
+def test_refused_resources_are_described_last() -> None:
+    resources = (f.ConfigResource(32, "no", None), f.ConfigResource(32, "g", None))
+
+    def coordinator(request: f.DescribeConfigsRequest) -> f.DescribeConfigsResponse:
+        return f.DescribeConfigsResponse(tuple([f.DescribedResource(32, each.name) for each in request.resources]))
+
+    right = (GROUP, "g", Operation.DESCRIBE_CONFIGS)
+    (answer,) = ask(f.DescribeConfigsRequest(resources), right, coordinator=coordinator).got
+    assert [(each.name, each.error_code) for each in answer.results] == [("g", 0), ("no", 30)]
