@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import click
 
+from muster_cli.backup.command import backup, restore
 from muster_cli.drive.command import allow_data_loss, move
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
@@ -38,6 +39,7 @@ def demo() -> None:
 
 
 cli.add_command(allow_data_loss)
+cli.add_command(backup)
 cli.add_command(bundle)
 cli.add_command(doctor)
 cli.add_command(explain)
@@ -48,6 +50,7 @@ cli.add_command(move)
 cli.add_command(pipeline)
 cli.add_command(report)
 cli.add_command(reshard)
+cli.add_command(restore)
 cli.add_command(status)
 pipeline.add_command(reshard)
 

@@ -34,6 +34,7 @@ from muster_coordinator.podapi.models import (
     WatchEvent,
 )
 from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
+from muster_coordinator.podapi.segments import SegmentsAnswer
 from muster_coordinator.podapi.users import AccessAnswer, AccessRequest
 from muster_coordinator.security.tls import Tls
 
@@ -167,6 +168,9 @@ class PodClient:
     async def let_markers_go(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> MarkerHoldAnswer:
         """End the hold. Says whether it was in force until now."""
         return await self._call("DELETE", f"/v1/marker-holds/{name}", MarkerHoldAnswer, None, timeout_s)
+
+    async def segments(self, timeout_s: float = CALL_TIMEOUT_S) -> SegmentsAnswer:
+        return await self._call("GET", "/v1/segments", SegmentsAnswer, None, timeout_s)
 
     async def read(self, path: str, headers: Mapping[str, str], timeout_s: float = CALL_TIMEOUT_S) -> bytes:
         """The body of a GET, for instance of a part of a segment (a Range header)."""

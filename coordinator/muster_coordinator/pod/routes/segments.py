@@ -15,35 +15,18 @@ import asyncio
 import re
 from collections.abc import Callable, Container, Mapping
 
-import msgspec
 from aiohttp import web
 
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.segment import Segment
+from muster_coordinator.podapi.segments import PartitionEntry, SegmentEntry, SegmentsAnswer
+from muster_coordinator.podapi.server import json_answer
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.states import OPEN_STATES
 
 MAX_RANGE_BYTES = 8 << 20
 """Longest answer, in bytes. A longer range is cut, as RFC 9110 allows."""
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
-
-
-class SegmentEntry(msgspec.Struct, frozen=True, rename="camel"):
-    base_offset: int
-    size: int
-
-
-class PartitionEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """`commit_point`: offset after the last committed record; `epochs`: (leader epoch, its first offset).
-    `leader_epoch`: the one in which this pod leads, so that its commit point is no older one; -1: it does not.
-    """
-
-    partition: int
-    log_id: str
-    commit_point: int
-    epochs: tuple[tuple[int, int], ...]
-    segments: tuple[SegmentEntry, ...]
-    leader_epoch: int = -1
 
 
 def segment_routes(hosts: Mapping[int, ReplicaHost], current: Callable[[], Container[int]]) -> list[web.RouteDef]:
@@ -65,11 +48,8 @@ class _Api:
     async def list(self, request: web.Request) -> web.Response:
         listed = self._current()
         hosts = [host for partition, host in sorted(self._hosts.items()) if partition in listed]
-        found = {
-            "partitions": [_partition(host) for host in hosts if _is_served(host)],
-            "unserved": [host.partition for host in hosts if _is_unserved(host)],
-        }
-        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+        served = tuple(_partition(host) for host in hosts if _is_served(host))
+        return json_answer(SegmentsAnswer(served, tuple(host.partition for host in hosts if _is_unserved(host))))
 
     async def read(self, request: web.Request) -> web.Response:
         """404: the segment is not here (any more); 416: the range begins after the committed bytes."""

@@ -1,0 +1,220 @@
+"""`muster backup` and `muster restore`. Each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from muster_cli.errors import CliUsageError
+from muster_cli.progress import amounts
+
+if TYPE_CHECKING:
+    from muster_cli.backup.manifest import Backup
+
+STORE = click.option(
+    "--store",
+    "address",
+    metavar="STORE",
+    required=True,
+    envvar="MUSTER_BACKUP_STORE",
+    show_envvar=True,
+    help="Where backups are kept: a directory, such as a mounted volume, or s3://BUCKET/PREFIX.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+MIB = 1 << 20
+
+
+@click.group()
+def backup() -> None:
+    """Backups of groups, offsets and transactions: all partitions at one moment."""
+
+
+@backup.command()
+@STORE
+@click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Back up the instance that runs here.")
+@click.option("--cluster", metavar="NAME", help="Back up this CoordinatorCluster in Kubernetes.")
+@click.option("--namespace", default="default", help="Namespace of the CoordinatorCluster.")
+@click.option("--mib-per-second", type=click.IntRange(1), default=32, help="Read from pods at most.")
+@JSON
+def create(
+    address: str, data_dir: Path | None, cluster: str | None, namespace: str, mib_per_second: int, as_json: bool
+) -> None:
+    """Make a backup of a running cluster.
+
+    What the store has already is not sent again. An interrupted backup does not count; start again.
+    """
+    if (data_dir is None) == (cluster is None):
+        raise CliUsageError("give one of --data-dir and --cluster")
+    from muster_cli.backup.addresses import open_store
+    from muster_cli.backup.create import create_backup
+    from muster_cli.reshard.site import open_site
+    from muster_coordinator.partition_numbers import OFFSETS
+
+    store = open_store(address)
+    site = open_site(data_dir, namespace, cluster or "", OFFSETS.name)
+    with amounts() as progress:
+        made = asyncio.run(create_backup(site, store, mib_per_second * MIB, progress))
+    if as_json:
+        _print_json({**_row(made.backup), "sent": made.sent, "heldMs": round(made.held_ms), "seconds": made.seconds})
+        return
+    click.echo(
+        f"{made.backup.id}: {len(made.backup.partitions)} partitions, {made.backup.size:,} bytes, of which"
+        f" {made.sent:,} were new; {made.seconds:.1f} s, markers waited for {made.held_ms:.0f} ms"
+    )
+
+
+@backup.command(name="list")
+@STORE
+@JSON
+def list_backups(address: str, as_json: bool) -> None:
+    """Show the backups of a store, oldest first. Exit code 1 if a manifest cannot be read."""
+    from muster_cli.backup.addresses import open_store
+    from muster_cli.backup.catalog import read_catalog
+
+    catalog = read_catalog(open_store(address))
+    if as_json:
+        _print_json({"backups": [_row(each) for each in catalog.backups], "unreadable": catalog.unreadable})
+    else:
+        for each in catalog.backups:
+            click.echo(
+                f"{each.id}  {_moment(each)}  {len(each.partitions):>5} partitions  {each.size:>15,} bytes"
+                f"  cluster {each.cluster_id}"
+            )
+        if not catalog.backups:
+            click.echo("no backup")
+        for name, why in catalog.unreadable.items():
+            click.echo(f"{name}: {why}", err=True)
+    if catalog.unreadable:
+        raise SystemExit(1)
+
+
+@backup.command()
+@STORE
+@click.option("--backup", "asked", metavar="ID", help="Only this one; 'latest': the newest.")
+@JSON
+def verify(address: str, asked: str | None, as_json: bool) -> None:
+    """Read every file again and compare checksums. Names what is changed, missing or double; exit code 1 then."""
+    from muster_cli.backup.addresses import open_store
+    from muster_cli.backup.catalog import read_catalog
+    from muster_cli.backup.verify import verify as run
+
+    store = open_store(address)
+    catalog = read_catalog(store)
+    backups = catalog.backups if asked is None else (catalog.find(asked),)
+    with amounts() as progress:
+        found = run(store, catalog, backups, progress)
+    if as_json:
+        _print_json(msgspec.to_builtins(found))
+    else:
+        for problem in found.problems:
+            click.echo(str(problem))
+        told = f", {found.unnamed} segments of no backup" if found.unnamed else ""
+        click.echo(f"{found.backups} backups, {found.files} segments, {found.size:,} bytes read{told}")
+        click.echo("all of it is as it was written" if not found.problems else f"{len(found.problems)} problems")
+    if found.problems:
+        raise SystemExit(1)
+
+
+@backup.command()
+@STORE
+@click.option("--keep", type=click.IntRange(1), default=7, help="How many of the newest backups stay.")
+@click.option("--keep-days", type=click.FloatRange(0), default=0.0, help="Backups that are younger stay as well.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@JSON
+def prune(address: str, keep: int, keep_days: float, dry_run: bool, as_json: bool) -> None:
+    """Drop old backups. Segments that no backup names go a day after that, at the next run."""
+    from muster_cli.backup.addresses import open_store
+    from muster_cli.backup.catalog import read_catalog
+    from muster_cli.backup.prune import prune as run
+
+    store = open_store(address)
+    now_ms = time.time_ns() // 1_000_000
+    done = run(store, read_catalog(store), keep, keep_days, now_ms, dry_run=dry_run)
+    if as_json:
+        _print_json(msgspec.to_builtins(done))
+        return
+    would = "would be " if dry_run else ""
+    click.echo(
+        f"{len(done.dropped)} backups {would}dropped, {len(done.kept)} kept, {done.removed} segments {would}removed"
+        f" ({done.freed:,} bytes)"
+    )
+
+
+def _tell_plan(found: Backup, pods: int, target: Path, *, as_json: bool) -> None:
+    if as_json:
+        _print_json({**_row(found), "pods": pods})
+        return
+    click.echo(
+        f"{found.id} of {_moment(found)} is whole: {len(found.partitions)} partitions, {found.size:,} bytes, would be"
+        f" restored for {pods} pods into {target}"
+    )
+
+
+def _row(each: Backup) -> dict[str, Any]:
+    return {
+        "id": each.id,
+        "takenAt": _moment(each),
+        "clusterId": each.cluster_id,
+        "partitions": len(each.partitions),
+        "bytes": each.size,
+        "version": each.version,
+    }
+
+
+def _moment(each: Backup) -> str:
+    return datetime.fromtimestamp(each.taken_at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _print_json(value: object) -> None:
+    click.echo(_json_text(value))
+
+
+@click.command()
+@STORE
+@click.option("--backup", "asked", metavar="ID", default="latest", help="Which one; 'latest': the newest.")
+@click.option(
+    "--data-dir", "target", metavar="DIR", type=click.Path(path_type=Path), required=True, help="Made by the restore."
+)
+@click.option("--pods", type=click.IntRange(1, 100), show_default="as there were", help="Pods to spread logs over.")
+@click.option("--dry-run", is_flag=True, help="Verify everything and say what there would be; write nothing.")
+@JSON
+def restore(address: str, asked: str, target: Path, pods: int | None, dry_run: bool, as_json: bool) -> None:
+    """Make a data directory from a backup, to be started with `muster local up`.
+
+    Verifies the backup first, and refuses one that is not as it was written. Kafka cluster id and epochs go on.
+    Transactions that were open at the cut are aborted, and their producers fenced. Nothing is overwritten.
+    """
+    from muster_cli.backup.addresses import open_store
+    from muster_cli.backup.catalog import read_catalog
+    from muster_cli.backup.restore import check_restore, run_restore
+    from muster_cli.local.data_dir import DataDir
+
+    store, data = open_store(address), DataDir(target)
+    catalog = read_catalog(store)
+    found = catalog.find(asked)
+    with amounts() as progress:
+        if dry_run:
+            check_restore(store, catalog, found, data, progress)
+            _tell_plan(found, pods or found.pods, data.root, as_json=as_json)
+            return
+        done = run_restore(store, catalog, found, data, pods or found.pods, time.time_ns() // 1_000_000, progress)
+    if as_json:
+        _print_json(msgspec.to_builtins(done))
+        return
+    click.echo(f"{done.backup} of {_moment(found)}: {done.partitions} partitions, {done.size:,} bytes")
+    if done.open_transactions or done.markers:
+        some = ", ".join(done.open_transactions[:10])
+        click.echo(
+            f"aborted: {len(done.open_transactions)} open transactions ({some}), {done.markers} that began later"
+        )
+    click.echo(f"muster local up --data-dir {data.root}")

@@ -1,0 +1,121 @@
+"""One moment in the logs of all partitions: where each is cut, and which pod has it (ADR 45)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import aiohttp
+
+from muster_cli.backup.manifest import Layout
+from muster_cli.errors import CliError
+from muster_cli.reshard.site import Site
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS, InternalTopic, partition_name
+from muster_coordinator.podapi.client import PodApiError, PodClient
+from muster_coordinator.podapi.cuts import MarkerHoldAnswer
+from muster_coordinator.podapi.models import PodStatus
+from muster_coordinator.podapi.segments import PartitionEntry
+
+HOLD_MS = 1500
+"""A hold that takes longer has failed."""
+TRY_FOR_S = 60.0
+RETRY_S = 0.2
+
+
+@dataclass(frozen=True)
+class LedLog:
+    """A log up to the cut, and the pod that led it then."""
+
+    pod: PodClient
+    entry: PartitionEntry
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`held_ms`: for how long markers of transactions have waited. `logs`: one for each partition of both topics."""
+
+    taken_at_ms: int
+    held_ms: float
+    cluster_id: str
+    layout: Layout
+    pods: int
+    logs: tuple[LedLog, ...]
+
+
+class _AgainError(Exception):
+    """Something has changed meanwhile, or is not ready."""
+
+
+async def take_cut(site: Site, http: aiohttp.ClientSession) -> Cut:
+    """Cut all logs at one moment. Raises CliError if that does not succeed within a minute."""
+    deadline = time.monotonic() + TRY_FOR_S
+    while True:
+        try:
+            return await _try(site, http)
+        except (_AgainError, PodApiError) as error:
+            if time.monotonic() > deadline:
+                raise CliError(f"no cut of all partitions for {TRY_FOR_S:.0f} s: {error}") from error
+        await asyncio.sleep(RETRY_S)
+
+
+async def _try(site: Site, http: aiohttp.ClientSession) -> Cut:
+    """Raises _AgainError, PodApiError."""
+    addresses = await site.pods()
+    if not addresses:
+        raise _AgainError("no pod runs")
+    pods = [PodClient(http, name, address, site.tls) for name, address in sorted(addresses.items())]
+    before = await _status(pods)
+    name = secrets.token_hex(16)
+    began, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+    try:
+        await asyncio.gather(*(pod.hold_markers(name, HOLD_MS) for pod in pods))
+        transactions = await _led(pods, TRANSACTIONS)
+        groups = await _led(pods, OFFSETS)
+    finally:
+        ended = await asyncio.gather(*(pod.let_markers_go(name) for pod in pods), return_exceptions=True)
+    held_ms = (time.monotonic() - began) * 1000
+    if not all(isinstance(each, MarkerHoldAnswer) and each.held for each in ended):
+        raise _AgainError("a pod has not held markers back all the time")
+    after = await _status(pods)
+    if after != before or await site.pods() != addresses:
+        raise _AgainError("pods or partitions have changed meanwhile")
+    layout, cluster_id = after
+    logs = transactions | groups
+    wanted = [*layout.offsets, *layout.transactions]
+    missing = [partition_name(number) for number in wanted if number not in logs]
+    if missing:
+        raise _AgainError(f"no pod leads {', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}")
+    return Cut(now_ms, held_ms, cluster_id, layout, len(pods), tuple(logs[number] for number in wanted))
+
+
+async def _status(pods: Sequence[PodClient]) -> tuple[Layout, str]:
+    """Layout and Kafka cluster id, of which all pods must know the same."""
+    found = {(_layout(status), status.cluster_id) for status in await asyncio.gather(*(pod.status() for pod in pods))}
+    if len(found) != 1:
+        raise _AgainError("the pods do not know of the same partitions")
+    layout, cluster_id = found.pop()
+    if not layout.offsets_partitions or not cluster_id:
+        raise _AgainError("the pods know of no partitions yet")
+    return layout, cluster_id
+
+
+def _layout(status: PodStatus) -> Layout:
+    return Layout(
+        status.offsets_base, status.offsets_partitions, status.transaction_base, status.transaction_partitions
+    )
+
+
+async def _led(pods: Sequence[PodClient], topic: InternalTopic) -> dict[int, LedLog]:
+    """The logs of the topic's partitions, each from the pod that leads it in the highest epoch."""
+    found: dict[int, LedLog] = {}
+    for pod, listed in zip(pods, await asyncio.gather(*(pod.segments() for pod in pods)), strict=True):
+        for entry in listed.partitions:
+            other = found.get(entry.partition)
+            if entry.partition not in topic.numbers or entry.leader_epoch < 0:
+                continue
+            if other is None or other.entry.leader_epoch < entry.leader_epoch:
+                found[entry.partition] = LedLog(pod, entry)
+    return found

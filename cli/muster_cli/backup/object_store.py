@@ -1,0 +1,81 @@
+"""A store in a bucket of an S3-compatible object store. Needs the extra `backup`.
+
+Credentials, region and endpoint come from where AWS's own tools take them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_REGION, AWS_ENDPOINT_URL, a role of the pod or of the machine. What lies there is encrypted by the object store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from muster_cli.backup.store import FileStat, MissingError, Stored, StoreError
+from muster_cli.errors import CliError
+
+try:
+    import obstore
+    from obstore.exceptions import BaseError, NotFoundError
+    from obstore.store import S3Store
+except ImportError as exc:
+    raise CliError(f"{exc.name} is missing: pip install 'muster[backup]'") from exc
+
+SCHEME = "s3://"
+CALL_S = 30
+"""A call that takes longer, in seconds, is made again."""
+RETRIES, RETRY_FOR_S = 5, 60
+
+
+class ObjectStore:
+    """Implements `Store`. A PUT makes an object visible as a whole; large ones go in parts that S3 joins at the end."""
+
+    def __init__(self, address: str) -> None:
+        """Raises CliError: no bucket, or settings that S3Store refuses."""
+        bucket, _, prefix = address.removeprefix(SCHEME).partition("/")
+        if not bucket:
+            raise CliError(f"{address}: the store is {SCHEME}BUCKET/PREFIX")
+        self.address = address
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        with _told(address, "open"):
+            self._store = S3Store(
+                bucket,
+                prefix=prefix.strip("/") or None,
+                client_options={"timeout": timedelta(seconds=CALL_S), "allow_http": endpoint.startswith("http://")},
+                retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_FOR_S)},
+            )
+
+    def files(self) -> dict[str, Stored]:
+        with _told(self.address, "list"):
+            return {
+                each["path"]: FileStat(each["size"], int(each["last_modified"].timestamp() * 1000))
+                for page in obstore.list(self._store)
+                for each in page
+            }
+
+    def read(self, name: str) -> Iterator[bytes]:
+        with _told(f"{self.address}/{name}", "read"):
+            for data in obstore.get(self._store, name).stream():
+                yield bytes(data)
+
+    def write(self, name: str, content: Path | bytes) -> None:
+        with _told(f"{self.address}/{name}", "write"):
+            obstore.put(self._store, name, content)
+
+    def delete(self, name: str) -> None:
+        with _told(f"{self.address}/{name}", "delete"):
+            obstore.delete(self._store, name)
+
+    def drop_unfinished(self, before_ms: int) -> None:
+        """Does nothing: a rule of the bucket removes parts of uploads that were interrupted."""
+
+
+@contextmanager
+def _told(what: str, done: str) -> Iterator[None]:
+    try:
+        yield
+    except (NotFoundError, FileNotFoundError) as error:
+        raise MissingError(f"cannot {done} {what}: there is none") from error
+    except (BaseError, OSError, ValueError) as error:
+        raise StoreError(f"cannot {done} {what}: {str(error).splitlines()[0] if str(error) else error!r}") from error

@@ -1,0 +1,276 @@
+"""`muster restore`: a new data directory of an embedded instance from a backup.
+
+Everything is verified first. Then each log is written into the directory of one pod, up to the cut; it gets a new log
+id, and a leader-change record that names this log as the only replica, in an epoch above all that the lost cluster has
+used for it. What `fencing` says is appended in that epoch. The volumes remember Kafka cluster id and layout (ADR 23).
+The directory gets its name last, so an interrupted run leaves nothing on which `muster local up` would start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from muster_cli.backup.catalog import Catalog
+from muster_cli.backup.fencing import OpenOffsets, Transactions, marked_later
+from muster_cli.backup.manifest import Backup, PartitionCut
+from muster_cli.backup.store import Store
+from muster_cli.backup.verify import verify
+from muster_cli.errors import CliError
+from muster_cli.local.data_dir import DataDir
+from muster_cli.local.declare import CLUSTER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from muster_cli.progress import Amount
+from muster_coordinator.log.disk import OsDisk, replace_file
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.journal.history import History
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.segments.segment import segment_name
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS, index_of, topic_of
+from muster_coordinator.pod.last_image import NAME as LAST_IMAGE_NAME
+from muster_coordinator.podapi.image import MetadataImage
+from muster_coordinator.records.batch import (
+    CorruptBatchError,
+    RecordBatch,
+    encode_batch,
+    iter_batches,
+    split_records,
+)
+from muster_coordinator.records.control import EndTxnMarker, LeaderChange, encode_end_txn_marker, encode_leader_change
+from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.replica.log_id import new_log_id
+from muster_coordinator.replica.promise_file import PromiseFile
+from muster_operator.api.models import (
+    ClusterRef,
+    CoordinatorCluster,
+    CoordinatorClusterSpec,
+    ObjectMeta,
+    OffsetsPartition,
+    OffsetsPartitionSpec,
+    OffsetsTopic,
+    OffsetsTopicSpec,
+    TopicRef,
+    partition_object_name,
+)
+from muster_operator.store.sqlite import SqliteStore
+
+SEGMENT_BYTES = 100 << 20
+BATCH_BYTES = 1 << 20
+_NO_COORDINATOR_EPOCH = 0
+"""Stands in markers that no coordinator has written, so that markers of every coordinator may follow."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """`open_transactions`: ids whose transaction was open at the cut, and is aborted. `markers`: ABORT markers for
+    transactions that began after the cut of the transaction topic."""
+
+    backup: str
+    cluster_id: str
+    partitions: int
+    size: int
+    open_transactions: tuple[str, ...]
+    markers: int
+
+
+def run_restore(
+    store: Store, catalog: Catalog, backup: Backup, data: DataDir, pods: int, now_ms: int, progress: Amount
+) -> Restored:
+    """Make the data directory. Blocks. Raises CliError."""
+    check_restore(store, catalog, backup, data, progress)
+    making = DataDir(data.root.with_name(data.root.name + ".partial"))
+    if making.root.exists():
+        raise CliError(f"{making.root} is left of an interrupted run: remove it")
+    try:
+        making.create()
+        restored = _Restore(store, backup, making, pods, now_ms).run(progress)
+        asyncio.run(_declare(making, backup, pods))
+        making.root.rename(data.root)
+    except (DamagedLogError, CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
+        shutil.rmtree(making.root, ignore_errors=True)
+        raise CliError(f"{backup.id} cannot be restored: {error}") from error
+    except OSError as error:
+        shutil.rmtree(making.root, ignore_errors=True)
+        raise CliError(f"{error.filename or making.root}: {error.strerror or error}") from error
+    except CliError:
+        shutil.rmtree(making.root, ignore_errors=True)
+        raise
+    return restored
+
+
+def check_restore(store: Store, catalog: Catalog, backup: Backup, data: DataDir, progress: Amount) -> None:
+    """Raises CliError: something is there already, or the store is not as it was written."""
+    if data.root.exists() and any(data.root.iterdir()):
+        raise CliError(f"{data.root} is not empty: a restore makes a new data directory and overwrites nothing")
+    found = verify(store, catalog, [backup], progress)
+    if found.problems:
+        told = "; ".join(str(each) for each in found.problems[:5])
+        raise CliError(f"{backup.id} is not restored, because {store.address} is not as it was written: {told}")
+
+
+class _Restore:
+    def __init__(self, store: Store, backup: Backup, data: DataDir, pods: int, now_ms: int) -> None:
+        self._store = store
+        self._backup = backup
+        self._data = data
+        self._pods = pods
+        self._now_ms = now_ms
+        self._marked_later: set[tuple[int, int]] = set()
+        self._open: list[str] = []
+        self._markers = 0
+
+    def run(self, progress: Amount) -> Restored:
+        """The transactions first, because they say which markers the groups need. Raises what `run_restore` tells."""
+        cuts = sorted(self._backup.partitions, key=lambda cut: topic_of(cut.number) is OFFSETS)
+        for done, cut in enumerate(cuts):
+            progress("logs written", done, len(cuts))
+            self._log(cut)
+        progress("logs written", len(cuts), len(cuts))
+        for number in range(self._pods):
+            self._remember(self._data.pod(f"{CLUSTER.name}-{number}"))
+        return Restored(
+            self._backup.id,
+            self._backup.cluster_id,
+            len(cuts),
+            self._backup.size,
+            tuple(sorted(self._open)),
+            self._markers,
+        )
+
+    def _log(self, cut: PartitionCut) -> None:
+        disk = OsDisk()
+        pod = self._data.pod(pod_of(cut.number, self._pods))
+        directory = partition_directory(pod, cut.number)
+        disk.mkdir(pod)
+        disk.mkdir(directory)
+        for segment in cut.segments:
+            with (directory / segment_name(segment.base_offset)).open("xb") as file:
+                for data in self._store.read(segment.name):
+                    file.write(data)
+        replace_file(disk, directory / CHECKPOINT_NAME, EpochCache(cut.epochs).encode())
+        settings = LogSettings(segment_bytes=SEGMENT_BYTES)
+        log = PartitionLog.open(disk, directory, cut.number, settings, History(boot_id=""))
+        try:
+            if log.end_offset != cut.commit_point:
+                reason = f"the log ends at {log.end_offset}, it was cut at {cut.commit_point}"
+                raise DamagedLogError(directory, 0, reason)
+            log_id = new_log_id()
+            epoch = max(log.epochs.last_epoch, cut.leader_epoch) + 1
+            change = encode_leader_change(LeaderChange(log_id, (log_id,)))
+            appender = _Appender(log, epoch, self._now_ms)
+            appender.append([change], control=True)
+            self._fence(cut, _batches(cut, directory), appender)
+            log.sync()
+        finally:
+            log.close()
+        PromiseFile.create(disk, directory, log_id).store(epoch, log_id, used=True)
+
+    def _fence(self, cut: PartitionCut, batches: Iterator[RecordBatch], appender: _Appender) -> None:
+        if topic_of(cut.number) is TRANSACTIONS:
+            transactions = Transactions(index_of(cut.number))
+            for batch in batches:
+                transactions.take(batch)
+            self._marked_later |= marked_later(transactions.values.values())
+            self._open += transactions.open
+            for records in split_records(transactions.fenced(self._now_ms), BATCH_BYTES):
+                appender.append(records)
+            return
+        offsets = OpenOffsets()
+        for batch in batches:
+            offsets.take(batch)
+        index = cut.number - self._backup.layout.offsets_base
+        for producer_id, producer_epoch in sorted(offsets.epochs.items()):
+            if (producer_id, index) not in self._marked_later:
+                marker = encode_end_txn_marker(EndTxnMarker(committed=False, coordinator_epoch=_NO_COORDINATOR_EPOCH))
+                appender.append([marker], control=True, producer_id=producer_id, producer_epoch=producer_epoch)
+                self._markers += 1
+
+    def _remember(self, pod: Path) -> None:
+        """Have the volume of a pod know which Kafka cluster it is of, and its layout."""
+        layout = self._backup.layout
+        image = MetadataImage(
+            token=0,
+            version=0,
+            cluster_id=self._backup.cluster_id,
+            brokers=(),
+            offsets_partitions=layout.offsets_partitions,
+            leaders=(),
+            offsets_base=layout.offsets_base,
+            transaction_base=layout.transaction_base,
+            transaction_partitions=layout.transaction_partitions,
+        )
+        disk = OsDisk()
+        disk.mkdir(pod)
+        replace_file(disk, pod / LAST_IMAGE_NAME, msgspec.json.encode(image))
+
+
+class _Appender:
+    """Appends batches to a log in one epoch. The log's sync makes them durable: there is no journal."""
+
+    def __init__(self, log: PartitionLog, epoch: int, now_ms: int) -> None:
+        self._log = log
+        self._epoch = epoch
+        self._now_ms = now_ms
+
+    def append(
+        self,
+        records: Sequence[tuple[bytes, bytes]],
+        *,
+        control: bool = False,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> None:
+        start = self._log.end_offset
+        end = start + len(records)
+        batch = encode_batch(
+            records,
+            base_offset=start,
+            leader_epoch=self._epoch,
+            timestamp_ms=self._now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer_id >= 0,
+            control=control,
+        )
+        self._log.append(batch, start, end, self._epoch)
+        self._log.journaled_end = end
+
+
+def _batches(cut: PartitionCut, directory: Path) -> Iterator[RecordBatch]:
+    """The batches up to the cut."""
+    for segment in cut.segments:
+        data = (directory / segment_name(segment.base_offset)).read_bytes()
+        yield from iter_batches(data[: segment.size])
+
+
+def pod_of(number: int, pods: int) -> str:
+    """The pod that holds the log of this partition."""
+    return f"{CLUSTER.name}-{number % pods}"
+
+
+async def _declare(data: DataDir, backup: Backup, pods: int) -> None:
+    store = SqliteStore(data.store)
+    namespace = CLUSTER.namespace
+    try:
+        await store.apply(CoordinatorCluster(ObjectMeta(CLUSTER.name, namespace), CoordinatorClusterSpec(pods=pods)))
+        of_offsets = OffsetsTopicSpec(ClusterRef(CLUSTER.name), len(backup.layout.offsets), 1)
+        of_transactions = replace(of_offsets, partitions=len(backup.layout.transactions), topic=TRANSACTIONS.name)
+        for spec, name, numbers in (
+            (of_offsets, OFFSETS_TOPIC, backup.layout.offsets),
+            (of_transactions, TRANSACTIONS_TOPIC, backup.layout.transactions),
+        ):
+            if not numbers:
+                continue
+            await store.apply(OffsetsTopic(ObjectMeta(name, namespace), spec))
+            for number in numbers:
+                place = OffsetsPartitionSpec(TopicRef(name), number, replicas=(pod_of(number, pods),))
+                meta = ObjectMeta(partition_object_name(name, number), namespace)
+                await store.apply(OffsetsPartition(meta, place))
+    finally:
+        store.close()

@@ -1,0 +1,281 @@
+"""Backups of a running cluster under commits and transactions, and what is in the restored one by its clients' records.
+
+`BACKUPS=20` takes and restores more of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.local_cluster import LocalCluster, muster, wait_until
+from tests.support.s3_server import WHY_NONE, S3Server, compiled, s3_server
+from tests.support.transaction_history import history
+from tests.support.transaction_load import NO_OFFSET, Known, Load, committed
+
+from muster_cli.backup.catalog import read_catalog
+from muster_cli.backup.create import create_backup
+from muster_cli.backup.cut import take_cut
+from muster_cli.backup.store import DirectoryStore, StoreError
+from muster_cli.reshard.site import open_site
+from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.podapi.client import new_session
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+
+BACKUPS = int(os.environ.get("BACKUPS", "3"))
+CUTS = 200
+SHAPE = ("--pods", "3", "--partitions", "6", "--transaction-partitions", "3", "--topic", "orders:3")
+TRANSACTIONS, PLAIN = 6, 3
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "data", *SHAPE) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def load(cluster: LocalCluster) -> Iterator[Load]:
+    load = Load(cluster.wait_ready(), TRANSACTIONS, PLAIN)
+    try:
+        wait_until(lambda: len(load.known()) == TRANSACTIONS + PLAIN and load.done > 100, "clients commit")
+        yield load
+    finally:
+        load.stop()
+    assert load.failures == []
+
+
+def create(cluster: LocalCluster, store: str) -> str:
+    done = muster("backup", "create", "--data-dir", str(cluster.data), "--store", store, "--json")
+    assert done.returncode == 0, done.stderr
+    backup_id: str = json.loads(done.stdout)["id"]
+    return backup_id
+
+
+def restored(store: str, backup_id: str, target: Path) -> None:
+    done = muster("restore", "--store", store, "--backup", backup_id, "--data-dir", str(target))
+    assert done.returncode == 0, done.stderr
+
+
+def verified(store: str) -> None:
+    done = muster("backup", "verify", "--store", store)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "all of it is as it was written"), done.stdout
+
+
+def check(bootstrap: str, before: dict[str, Known], after: dict[str, Known], aborted: set[tuple[str, int]]) -> None:
+    """Each client finds an offset that it had committed by the end of the cut, and no older one than at its begin."""
+    for name, known in after.items():
+        groups = [name] if name.startswith("plain") else [name.replace("tx", kind) for kind in ("first", "second")]
+        found = [committed(bootstrap, group) for group in groups]
+        assert len(set(found)) == 1, f"torn: {name} has {found}, known {before.get(name)} and {known}"
+        at_least = before[name].acked if name in before else NO_OFFSET
+        assert at_least <= found[0] <= known.begun, (name, found, before.get(name), known)
+        assert (name, found[0]) not in aborted
+
+
+def test_every_restored_cluster_is_one_moment_of_the_lost_one(
+    cluster: LocalCluster, load: Load, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "store")
+    taken = []
+    for _ in range(BACKUPS):
+        before = load.known()
+        backup_id = create(cluster, store)
+        taken.append((backup_id, before, load.known()))
+    load.stop()
+    lost = {line["partition"]: line["epoch"] for line in cluster.status()["partitions"]}
+    assert cluster.stop(signal.SIGKILL) != 0
+    cluster.__exit__()
+    shutil.rmtree(cluster.data)
+    verified(store)
+    for backup_id, before, after in taken:
+        target = tmp_path / backup_id
+        restored(store, backup_id, target)
+        with LocalCluster(target, "--topic", "orders:3") as again:
+            bootstrap = again.wait_ready()
+            check(bootstrap, before, after, load.aborted)
+            epochs = {line["partition"]: line["epoch"] for line in again.status()["partitions"]}
+            assert epochs.keys() == lost.keys()
+            assert all(epochs[partition] > lost[partition] for partition in lost)
+            goes_on = Load(bootstrap, TRANSACTIONS, PLAIN)  # the same clients, with the same ids
+            wait_until(lambda: goes_on.done > 30 or bool(goes_on.failures), "they go on")  # noqa: B023
+            goes_on.stop()
+            assert goes_on.failures == []
+            assert again.stop() == 0
+
+
+def test_no_cut_tears_a_transaction(cluster: LocalCluster, load: Load, tmp_path: Path) -> None:
+    """Looks at many cuts in the logs themselves, where every record of a transaction has its place."""
+
+    async def cuts() -> list[dict[int, int]]:
+        found = []
+        async with open_site(cluster.data, "", "", OFFSETS.name) as site, new_session() as http:
+            while len(found) < CUTS:
+                cut = await take_cut(site, http)
+                found.append({log.entry.partition: log.entry.commit_point for log in cut.logs})
+        return found
+
+    taken = asyncio.run(cuts())
+    load.stop()
+    store = DirectoryStore(tmp_path / "store")
+    create(cluster, str(tmp_path / "store"))
+    found = history(store, read_catalog(store).backups[0])
+    assert len(found) > CUTS
+    assert all(len(told.offsets) == 2 and told.decision and told.completion for told in found.values())
+    torn = [(name, cut, why) for cut in taken for name, told in found.items() if (why := told.torn_by(cut))]
+    assert torn == []
+
+
+class CrashError(BaseException):
+    """The process is gone, as by SIGKILL: nothing is cleaned up."""
+
+
+class FailingStore(DirectoryStore):
+    """Its write number `at` raises `error`, after it was done if `late`."""
+
+    def __init__(self, root: Path, at: int, error: BaseException, *, late: bool) -> None:
+        super().__init__(root)
+        self._left, self._error, self._late = at, error, late
+
+    def write(self, name: str, content: Path | bytes) -> None:
+        self._left -= 1
+        if self._left < 0 and not self._late:
+            raise self._error
+        super().write(name, content)
+        if self._left < 0:
+            raise self._error
+
+
+@pytest.mark.parametrize("error", [CrashError(), StoreError("no space left on device")])
+def test_backup_that_ends_at_any_step_does_not_count_and_the_next_one_is_whole(
+    cluster: LocalCluster, load: Load, tmp_path: Path, error: BaseException
+) -> None:
+    root = tmp_path / "store"
+    steps = 6 + 3 + 1
+    for at in range(steps):
+        for late in (False, True):
+            if at == steps - 1 and late:
+                continue  # the manifest is there: it counts
+            store = FailingStore(root, at, error, late=late)
+            site = open_site(cluster.data, "", "", OFFSETS.name)
+            with pytest.raises(type(error)):
+                asyncio.run(create_backup(site, store, 1 << 30, lambda *_: None))
+    assert muster("backup", "list", "--store", str(root)).stdout == "no backup\n"
+    before = load.known()
+    backup_id = create(cluster, str(root))
+    after = load.known()
+    load.stop()
+    verified(str(root))
+    restored(str(root), backup_id, tmp_path / "again")
+    with LocalCluster(tmp_path / "again", "--topic", "orders:3") as again:
+        check(again.wait_ready(), before, after, load.aborted)
+
+
+def test_killed_command_leaves_nothing_that_counts_and_no_marker_waiting(
+    cluster: LocalCluster, load: Load, tmp_path: Path
+) -> None:
+    store, rng = str(tmp_path / "store"), random.Random(7)
+    command = [sys.executable, "-m", "muster_cli", "backup", "create"]
+    for _ in range(8):
+        child = subprocess.Popen(
+            [*command, "--data-dir", str(cluster.data), "--store", store], stderr=subprocess.DEVNULL
+        )
+        time.sleep(rng.uniform(0.3, 0.8))
+        child.kill()
+        child.wait()
+        reached = load.done
+        wait_until(lambda: load.done > reached + 50, "clients go on")  # noqa: B023
+    create(cluster, store)
+    verified(store)
+
+
+@pytest.fixture
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    if compiled() is None:
+        pytest.skip(WHY_NONE)
+    with s3_server(tmp_path) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+def test_object_store_keeps_backups_also_when_it_is_slow_or_away_for_a_while(
+    cluster: LocalCluster, load: Load, tmp_path: Path, s3: S3Server
+) -> None:
+    store = "s3://backups/orders"
+    first = create(cluster, store)
+    s3.process.send_signal(signal.SIGSTOP)
+    command = [sys.executable, "-m", "muster_cli", "backup", "create", "--store", store]
+    child = subprocess.Popen([*command, "--data-dir", str(cluster.data)], stdout=subprocess.PIPE, text=True)
+    reached = load.done
+    wait_until(lambda: load.done > reached + 200, "clients do not wait for a store that hangs")
+    s3.process.send_signal(signal.SIGCONT)
+    assert child.wait(60) == 0
+    before = load.known()
+    last = create(cluster, store)
+    after = load.known()
+    s3.stop()
+    away = muster("backup", "verify", "--store", "s3://backups/nowhere")
+    assert away.returncode == 1
+    assert "cannot list s3://backups/nowhere" in away.stderr
+    s3.start()
+    load.stop()
+    verified(store)
+    listed = muster("backup", "list", "--store", store).stdout.splitlines()
+    assert [len(listed), listed[0].split()[0], listed[-1].split()[0]] == [3, first, last]
+    restored(store, last, tmp_path / "again")
+    with LocalCluster(tmp_path / "again", "--topic", "orders:3") as again:
+        check(again.wait_ready(), before, after, load.aborted)
+
+    victim = next(iter(sorted((s3.bucket / "orders" / "segments").iterdir())))
+    data = bytearray(victim.read_bytes())
+    data[-1] ^= 1
+    victim.write_bytes(bytes(data))
+    found = muster("backup", "verify", "--store", store)
+    assert found.returncode == 1
+    assert f"segments/{victim.name}: its content has changed" in found.stdout
+
+
+def test_harmed_store_is_not_restored_and_nothing_is_overwritten(
+    cluster: LocalCluster, load: Load, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    create(cluster, str(store))
+    sent = json.loads(muster("backup", "list", "--store", str(store), "--json").stdout)["backups"][0]["bytes"]
+    assert sent > 0
+    load.stop()
+    target = tmp_path / "new"
+    arguments = ("restore", "--store", str(store), "--data-dir", str(target))
+    victim = max((store / "segments").iterdir(), key=lambda path: path.stat().st_size)
+    whole = victim.read_bytes()
+
+    double = victim.with_name("double")
+    double.write_bytes(whole)
+    refused = muster(*arguments)
+    assert (refused.returncode, f"segments/double: a double of segments/{victim.name}" in refused.stderr) == (1, True)
+    double.unlink()
+    victim.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    refused = muster(*arguments)
+    assert (refused.returncode, f"segments/{victim.name}: its content" in refused.stderr) == (1, True)
+    victim.unlink()
+    refused = muster(*arguments, "--dry-run")
+    assert (refused.returncode, f"segments/{victim.name}: missing" in refused.stderr) == (1, True)
+    victim.write_bytes(whole)
+    assert not target.exists()
+
+    plan = muster(*arguments, "--dry-run", "--json")
+    assert (plan.returncode, json.loads(plan.stdout)["pods"], target.exists()) == (0, 3, False)
+    refused = muster("restore", "--store", str(store), "--data-dir", str(cluster.data))
+    assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
+    assert muster(*arguments, "--pods", "1").returncode == 0

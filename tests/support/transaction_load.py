@@ -1,0 +1,111 @@
+"""Transactions of real producers over two groups each, and plain commits, with what their clients know of them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+CALL_S = 60.0
+NO_OFFSET = -1001
+TOPIC = "orders"
+
+
+@dataclass(frozen=True)
+class Known:
+    """Of one client at one moment: `acked` is committed, `begun` may be. Offsets between them are allowed later."""
+
+    acked: int
+    begun: int
+
+
+def client(bootstrap: str, group: str) -> Consumer:
+    return Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0})
+
+
+class Load:
+    """Runs in threads until `stop`. Client `n` commits rising offsets: in a transaction to the groups `first-n` and
+    `second-n`, whose partitions differ mostly; without one to `plain-n`. Every third transaction is aborted."""
+
+    def __init__(self, bootstrap: str, transactions: int, plain: int) -> None:
+        self._bootstrap = bootstrap
+        self._ended = threading.Event()
+        self._acked: dict[str, int] = {}
+        self._begun: dict[str, int] = {}
+        self.failures: list[BaseException] = []
+        self.aborted: set[tuple[str, int]] = set()
+        names = [f"tx-{number}" for number in range(transactions)]
+        self._threads = [threading.Thread(target=self._run, args=(self._transactions, name)) for name in names]
+        names = [f"plain-{number}" for number in range(plain)]
+        self._threads += [threading.Thread(target=self._run, args=(self._plain, name)) for name in names]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def done(self) -> int:
+        """Commits and transactions that were answered."""
+        return sum(self._acked.values())
+
+    def known(self) -> dict[str, Known]:
+        """By client, what each knows now: `acked` is read before `begun`."""
+        acked = dict(self._acked)
+        return {name: Known(acked.get(name, NO_OFFSET), begun) for name, begun in dict(self._begun).items()}
+
+    def stop(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, work: Any, name: str) -> None:
+        try:
+            work(name)
+        except BaseException as error:
+            self.failures.append(error)
+
+    def _plain(self, name: str) -> None:
+        consumer, offset = client(self._bootstrap, name), 0
+        while not self._ended.is_set():
+            offset += 1
+            self._begun[name] = offset
+            consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+            self._acked[name] = offset
+        consumer.close()
+
+    def _transactions(self, name: str) -> None:
+        number = name.removeprefix("tx-")
+        groups = [client(self._bootstrap, f"{kind}-{number}") for kind in ("first", "second")]
+        producer = Producer(
+            {"bootstrap.servers": self._bootstrap, "transactional.id": name, "log_level": 0, "linger.ms": 0}
+        )
+        producer.init_transactions(CALL_S)
+        offset = 0
+        while not self._ended.is_set():
+            offset += 1
+            self._begun[name] = offset
+            producer.begin_transaction()
+            for group in groups:
+                producer.send_offsets_to_transaction(
+                    [TopicPartition(TOPIC, 0, offset)], group.consumer_group_metadata(), CALL_S
+                )
+            if offset % 3:
+                producer.commit_transaction(CALL_S)
+                self._acked[name] = offset
+            else:
+                self.aborted.add((name, offset))
+                producer.abort_transaction(CALL_S)
+        for group in groups:
+            group.close()
+
+
+def committed(bootstrap: str, group: str) -> int:
+    """The group's offset, once no transaction is about to end."""
+    consumer = client(bootstrap, group)
+    try:
+        (found,) = consumer.committed([TopicPartition(TOPIC, 0)], CALL_S)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return int(found.offset)
+    finally:
+        consumer.close()
