@@ -127,11 +127,12 @@ class DescribeTransactionsResponse(_Message, frozen=True):
 
 
 class ListTransactionsRequest(_Message, frozen=True):
-    """`duration_ms` -1: transactions of any age."""
+    """`duration_ms` -1: transactions of any age. `pattern`: an RE2 expression for whole names; None or "": all."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
     duration_ms: int = -1
+    pattern: str | None = None  # v2+
 
 
 class ListedTransaction(_Message, frozen=True):

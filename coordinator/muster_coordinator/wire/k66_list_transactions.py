@@ -1,8 +1,7 @@
-"""ListTransactions (66), versions 0 and 1, flexible (KIP-664).
+"""ListTransactions (66), versions 0 to 2, flexible (KIP-664).
 
 - v1: duration_filter (KIP-994)
-
-Not served: v2, a regular expression of transactional ids (KIP-1152). Python's would let a client keep the pod busy.
+- v2: transactional_id_pattern (KIP-1152)
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Lis
     reader = Reader(frame, header.body_position, header.flexible)
     states, producer_ids = reader.array(reader.string), reader.array(reader.int64)
     duration_ms = reader.int64() if header.api_version >= 1 else -1
+    pattern = reader.nullable_string() if header.api_version >= 2 else None
     reader.tagged_fields()
-    return ListTransactionsRequest(states, producer_ids, duration_ms)
+    return ListTransactionsRequest(states, producer_ids, duration_ms, pattern)
 
 
 def encode_response(version: int, response: ListTransactionsResponse) -> bytes:
@@ -41,4 +41,4 @@ def encode_response(version: int, response: ListTransactionsResponse) -> bytes:
     return writer.done()
 
 
-API = Api(66, "ListTransactions", 0, 1, 0, decode_request, encode_response)
+API = Api(66, "ListTransactions", 0, 2, 0, decode_request, encode_response)

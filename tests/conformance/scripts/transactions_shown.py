@@ -82,7 +82,19 @@ async def transactions_are_listed_by_age(s: Session) -> None:
         await producers["Empty"].list(duration_filter=duration)
 
 
-@script(cases={"all": ".*", "some": ".*Complete.*", "none": None, "that_is_broken": "(ab(cd"})
+PATTERNS = {
+    "all": ".*",
+    "some": ".*Complete.*",
+    "none": None,
+    "empty": "",
+    "part_of_a_name": "Complete",
+    "that_nothing_matches": "x",
+    "that_is_broken": "(ab(cd",
+    "that_looks_back": r"(a)\1",
+}
+
+
+@script(cases=PATTERNS)
 async def transactions_are_listed_by_pattern(s: Session, pattern: str | None) -> None:
     producers = await _one_of_each(s)
     await producers["Empty"].list(2, transactional_id_pattern=pattern)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +157,31 @@ def test_list_says_that_a_shard_loads() -> None:
     pod.worlds[FIRST].activate()
     pod.worlds[FIRST + 1].shard.start_loading()
     assert list_all(pod) == m.ListTransactionsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [(None, {0, 1}), ("", {0, 1}), (".*", {0, 1}), (NAME_IN[1], {1}), ("x|", set()), ("(a", None)],
+)
+def test_list_has_the_ids_whose_whole_name_the_pattern_matches(
+    pod: Pod, pattern: str | None, found: set[int] | None
+) -> None:
+    for index in range(2):
+        init(pod, NAME_IN[index])
+    asked = Asked(m.ListTransactionsRequest(("Empty",), pattern=pattern))
+
+    async def ask() -> None:
+        pod.handlers.list_transactions(asked.request, asked)
+        async with asyncio.timeout(10):
+            while not asked.got:
+                pod.turn()
+                await asyncio.sleep(0.001)
+
+    asyncio.run(ask())
+    (answer,) = asked.got
+    code = ErrorCode.NONE if found is not None else ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.error_code == code
+    assert {each.transactional_id for each in answer.transactions} == {NAME_IN[index] for index in found or ()}
 
 
 def test_list_of_a_pod_without_shards_is_empty() -> None:

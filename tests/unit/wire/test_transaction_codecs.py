@@ -165,11 +165,13 @@ REQUESTS: dict[int, Example] = {
             states=some(TEXT),
             producer_ids=some(I64),
             duration_ms=since(v >= 1, I64, -1),
+            pattern=since(v >= 2, MAYBE_TEXT, None),
         ),
         lambda r, v: {
             "state_filters": r.states,
             "producer_id_filters": r.producer_ids,
             "duration_filter": r.duration_ms,
+            "transactional_id_pattern": r.pattern,
         },
     ),
 }
