@@ -139,7 +139,7 @@ class ListenerSettings:
     """Bytes of a connection's answers that its client does not read, besides those in the buffers of the kernel; beyond
     it no request of the connection is carried out. What one request is answered may be more."""
 
-    max_buffered_bytes: int = _setting(167_772_160, None, 1_048_576)
+    max_buffered_bytes: int = _setting(134_217_728, None, 1_048_576)
     """Bytes that all connections hold together: requests that are not complete or not answered yet, answers that are
     not sent. Beyond it the connection that holds most is closed. Only connections that hold more than 4 KiB count.
     Set it above socket.request.max.bytes, or a request of that size never gets through."""

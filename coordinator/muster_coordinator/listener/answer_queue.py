@@ -17,7 +17,7 @@ from muster_coordinator.wire.framing import encode_response_head
 COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted: the hot path does not reach it."""
 
-UNMADE_BYTES = 16 << 10
+UNMADE_BYTES = 8 << 10
 """What a slice of a large answer takes before it is made: references to what the state has."""
 
 

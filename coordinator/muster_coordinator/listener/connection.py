@@ -14,7 +14,7 @@ from typing import cast
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange, ThrottledExchange
-from muster_coordinator.listener.rotation import LIGHT_UNITS, QUANTUM, SLICE_UNITS, UNIT_BYTES
+from muster_coordinator.listener.rotation import LIGHT_UNITS, QUANTUM, READ_UNIT_BYTES, SLICE_UNITS, UNIT_BYTES
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
@@ -76,7 +76,8 @@ class KafkaConnection(asyncio.Protocol):
         self._socket: asyncio.Transport | None = None  # `_transport` until the end, also while it is closing
         self._load: UserLoad | None = None
         self._rotation = state.rotation
-        self._spent_units = 0  # in its last turn
+        self._spent_units = LIGHT_UNITS + 1  # in its last turn; who is new is not known to be light
+        self._read_units = 0  # of what was read last, if reading waits for a turn
         self._behind: deque[bytes] = deque()  # requests that wait for the connection's turn, or for room
         self._received_bytes = 0  # of requests that have come, whole or in part, and are not carried out
         self._rest: asyncio.TimerHandle | None = None
@@ -153,6 +154,8 @@ class KafkaConnection(asyncio.Protocol):
             if answers.has_slice(self._write_paused):
                 self._rotation.wait(self, True)
                 return
+        self._rotation.units -= self._read_units
+        self._read_units = 0
         self._go_on()
         if self.paused_reading:
             self.resume_reading()
@@ -165,6 +168,8 @@ class KafkaConnection(asyncio.Protocol):
         if data:
             self._received_bytes += len(data)
             behind.extend(self._reader.feed(data))
+            if len(data) >= READ_UNIT_BYTES:
+                self._read_much(len(data))
         while is_ready and behind:
             if most <= 0 or rotation.units <= 0:
                 rotation.wait(self, most < QUANTUM or self._spent_units > LIGHT_UNITS)
@@ -203,6 +208,16 @@ class KafkaConnection(asyncio.Protocol):
             self._pause_reading()
         if answers.request_bytes + self._received_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
             self.count()
+
+    def _read_much(self, size: int) -> None:
+        """So many bytes came at once. If the turn has no room for more, the connection is read from again in its own
+        turn, which has to have room for as many."""
+        rotation, units = self._rotation, size // READ_UNIT_BYTES
+        rotation.units -= units
+        if rotation.units <= 0:
+            self._read_units = units
+            self._pause_reading()
+            rotation.wait(self, True)
 
     def _is_ready(self) -> bool:
         """Whether a request can be carried out."""

@@ -32,6 +32,11 @@ CLOSING_MS = 5000
 """How long a connection that is being closed may take to read its last answers."""
 
 
+BUFFER_BYTES = 102_400
+"""Kafka's socket.receive.buffer.bytes and socket.send.buffer.bytes. Linux would give a connection megabytes of each,
+which count as the pod's memory."""
+
+
 @dataclass(frozen=True)
 class ListenerSecurity:
     """How clients of one listener say who they are. `tls`, `sasl`: None: without. `identity_of`: who the client of a
@@ -82,7 +87,7 @@ class KafkaListeners:
         `handlers` maps the type of a decoded request to what carries it out.
         """
         share = self._descriptors.clients
-        door = Door(share, lambda host: self.state.no_descriptor(host, share))
+        door = Door(share, lambda host: self.state.no_descriptor(host, share), BUFFER_BYTES)
         server, port = await listen(lambda: self._client(handlers, security), host, port, security.tls, "kafka", door)
         self._servers.append(server)
         if self._housekeeping is None:

@@ -2,9 +2,9 @@
 waiting for long (ADR 43).
 
 Work is counted in units. A request is one, and one more for each UNIT_BYTES of its frame and each ANSWER_UNIT_BYTES of
-its answer; a slice of a large answer is SLICE_UNITS. In one turn of the event loop TURN_UNITS are carried out for all
-connections together, and QUANTUM requests at most for one. The pod's own work (elections, replication, timers, the pod
-API) runs between two turns.
+its answer; a slice of a large answer is SLICE_UNITS; of what is read at once, each READ_UNIT_BYTES are one. In one turn
+of the event loop TURN_UNITS are carried out for all connections together, and QUANTUM requests at most for one. The
+pod's own work (elections, replication, timers, the pod API) runs between two turns.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import structlog
 
 logger = structlog.get_logger(__name__)
 
-TURN_UNITS = 64
-"""About 2 ms of requests: who waits for a few turns does not notice. Less would cost batches of commits."""
+TURN_UNITS = 32
+"""About 1 ms of requests: who waits for a few turns does not notice. Less would cost batches of commits."""
 
 QUANTUM = 16
 """Kafka takes one request of a connection at a time; clients that pipeline commits have a few in flight."""
@@ -26,7 +26,10 @@ UNIT_BYTES = 4096
 ANSWER_UNIT_BYTES = 512
 """An answer takes longer to make than a request of its size to read."""
 
-SLICE_UNITS = 64
+READ_UNIT_BYTES = 16 << 10
+"""The system's copy and ours: a loop that is asked to reads megabytes of each connection in one turn."""
+
+SLICE_UNITS = 32
 
 LIGHT_UNITS = 8
 """A connection that has spent more in its last turn waits behind those that have not: a heartbeat does not wait for the

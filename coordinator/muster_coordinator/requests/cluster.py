@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.groups import (
     DeleteGroupResponse,
     DescribedGroup,
@@ -105,12 +106,27 @@ class MetadataPartition(_Message, frozen=True):
     offline_replicas: tuple[int, ...] = ()
 
 
+class SpreadPartitions(_Message, frozen=True):
+    """Partitions 0 to `count` - 1. Partition i is led by node `nodes[i % len(nodes)]`, its only replica; without nodes
+    none has a leader."""
+
+    count: int
+    nodes: tuple[int, ...]
+
+    def partition(self, index: int) -> MetadataPartition:
+        """One of them."""
+        if not self.nodes:
+            return MetadataPartition(index, -1, ErrorCode.LEADER_NOT_AVAILABLE, 0)
+        leader = self.nodes[index % len(self.nodes)]
+        return MetadataPartition(index, leader, ErrorCode.NONE, 0, (leader,), (leader,))
+
+
 class MetadataTopic(_Message, frozen=True):
     name: str | None  # null only from v12: asked for by an id that is unknown. Earlier versions get ""
     topic_id: bytes = bytes(16)
     error_code: int = 0
     is_internal: bool = False
-    partitions: tuple[MetadataPartition, ...] = ()
+    partitions: tuple[MetadataPartition, ...] | SpreadPartitions = ()
     authorized_operations: int = OPERATIONS_NOT_REQUESTED
 
 

@@ -22,8 +22,10 @@ from muster_coordinator.security.tls import Tls
 logger = structlog.get_logger(__name__)
 
 BACKLOG = 1024
-ACCEPTED_AT_ONCE = 64
-"""Connections that are accepted in one turn of the event loop; the others wait in the backlog."""
+ACCEPTED_AT_ONCE = 2
+SHAKEN_AT_ONCE = 1
+"""Connections that are accepted in one turn of the event loop, without and with TLS: each costs a millisecond or so,
+its handshake and its end included. The others wait in the backlog, so that those who are in already do not."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,12 @@ Factory = Callable[[], asyncio.Protocol]
 @dataclass(frozen=True)
 class Door:
     """The door of a port that keeps descriptors back: a connection whose own is not below `descriptors` is closed at
-    once (`tuning.descriptors`), and `full` is told the other host; None: the port logs it, ever more rarely."""
+    once (`tuning.descriptors`), and `full` is told the other host; None: the port logs it, ever more rarely.
+    `buffer_bytes`: of the system's buffers of each connection, for either direction; None: as many as it likes."""
 
     descriptors: int
     full: Callable[[str], None] | None = None
+    buffer_bytes: int | None = None
 
 
 class Listening(Protocol):
@@ -74,6 +78,10 @@ async def listen(
         for each in listening:
             each.close()
         raise
+    if door is not None and door.buffer_bytes is not None:
+        for each in listening:  # connections have what their port has
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, door.buffer_bytes)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, door.buffer_bytes)
     listener = PortListener(factory, listening, tls, name, door=door)
     return listener, listener.port
 
@@ -126,7 +134,7 @@ class PortListener:
 
     def _accept(self, listening: socket.socket) -> None:
         door = self._door
-        for _ in range(ACCEPTED_AT_ONCE):
+        for _ in range(ACCEPTED_AT_ONCE if self._tls is None else SHAKEN_AT_ONCE):
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

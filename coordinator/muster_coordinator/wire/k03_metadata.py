@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests.cluster import (
     MetadataBroker,
@@ -26,6 +28,7 @@ from muster_coordinator.requests.cluster import (
     MetadataRequestTopic,
     MetadataResponse,
     MetadataTopic,
+    SpreadPartitions,
 )
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
@@ -84,28 +87,74 @@ def encode_response(version: int, response: MetadataResponse) -> bytes:
 
 
 def _topic(writer: Writer, version: int, value: MetadataTopic) -> None:
-    def partition(each: MetadataPartition) -> None:
-        writer.int16(each.error_code)
-        writer.int32(each.partition)
-        writer.int32(each.leader_id)
-        if version >= 7:
-            writer.int32(each.leader_epoch)
-        writer.int32_array(each.replicas)
-        writer.int32_array(each.isr)
-        if version >= 5:
-            writer.int32_array(each.offline_replicas)
-        writer.tagged_fields()
-
     writer.int16(value.error_code)
     writer.nullable_string(value.name if version >= 12 else value.name or "")
     if version >= 10:
         writer.uuid(value.topic_id)
     if version >= 1:
         writer.boolean(value.is_internal)
-    writer.array(value.partitions, partition)
+    partitions = value.partitions
+    if isinstance(partitions, SpreadPartitions):
+        writer.packed_array(partitions.count, _spread(version, partitions))
+    else:
+        writer.array_length(len(partitions))
+        for each in partitions:
+            _partition(writer, version, each)
     if version >= 8:
         writer.int32(value.authorized_operations)
     writer.tagged_fields()
+
+
+def _partition(writer: Writer, version: int, value: MetadataPartition) -> None:
+    writer.int16(value.error_code)
+    writer.int32(value.partition)
+    writer.int32(value.leader_id)
+    if version >= 7:
+        writer.int32(value.leader_epoch)
+    writer.int32_array(value.replicas)
+    writer.int32_array(value.isr)
+    if version >= 5:
+        writer.int32_array(value.offline_replicas)
+    writer.tagged_fields()
+
+
+_ENCODED: dict[tuple[int, tuple[int, ...]], bytes] = {}
+"""By version and nodes: the partitions of the topic that has most of them. A smaller topic's are the first of these."""
+
+_ENCODED_MAX = 32
+"""Versions that clients ask with, by listeners and sets of pods; then the memory starts anew."""
+
+_INDEX = struct.Struct(">i")
+_INDEX_START, _INDEX_END = 2, 6
+"""Where an element of the array of partitions has its index: behind the error code, in all versions."""
+
+
+def _spread(version: int, partitions: SpreadPartitions) -> bytes:
+    """The elements of the array of partitions. They are made once, as many clients ask for the same topics."""
+    key = (version, partitions.nodes)
+    found = _ENCODED.get(key)
+    size = len(_element(version, partitions, 0))  # each takes as many bytes
+    if found is None or len(found) < size * partitions.count:
+        if len(_ENCODED) >= _ENCODED_MAX:
+            _ENCODED.clear()
+        found = _ENCODED[key] = _elements(version, partitions)
+    return found[: size * partitions.count]
+
+
+def _elements(version: int, partitions: SpreadPartitions) -> bytes:
+    """Those that the same node leads differ only in their index."""
+    period = max(1, len(partitions.nodes))
+    samples = [_element(version, partitions, index) for index in range(period)]
+    heads = [sample[:_INDEX_START] for sample in samples]
+    rests = [sample[_INDEX_END:] for sample in samples]
+    pack = _INDEX.pack
+    return b"".join([heads[index % period] + pack(index) + rests[index % period] for index in range(partitions.count)])
+
+
+def _element(version: int, partitions: SpreadPartitions, index: int) -> bytes:
+    writer = Writer(API.flexible(version))
+    _partition(writer, version, partitions.partition(index))
+    return writer.so_far()
 
 
 def encode_request(names: tuple[str, ...]) -> bytes:

@@ -144,7 +144,7 @@ def test_declared_topics_are_spread_over_the_pods_and_unknown_ones_named() -> No
     view.update(image())
     everything = ask(view, w.MetadataRequest(None))
     assert [(t.name, t.is_internal) for t in everything.topics] == [("orders", False), ("__consumer_offsets", True)]
-    assert [p.leader_id for p in everything.topics[0].partitions] == [0, 1, 0]
+    assert everything.topics[0].partitions == w.SpreadPartitions(3, (0, 1))
     asked = tuple(w.MetadataRequestTopic(name, bytes(16)) for name in ("nothing", "not legal!"))
     assert [t.error_code for t in ask(view, w.MetadataRequest(asked)).topics] == [3, 17]
     by_id = ask(view, w.MetadataRequest((w.MetadataRequestTopic(None, topic_id("orders")),)))

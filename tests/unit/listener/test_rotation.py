@@ -12,6 +12,7 @@ from muster_coordinator.listener.connection import KafkaConnection
 from muster_coordinator.listener.rotation import (
     ANSWER_UNIT_BYTES,
     QUANTUM,
+    READ_UNIT_BYTES,
     SLICE_UNITS,
     TURN_UNITS,
     UNIT_BYTES,
@@ -132,7 +133,37 @@ async def test_large_requests_cost_more_of_a_turn() -> None:
     (connection,) = clients.connections
     large = frame("c" * 30_000)
     connection.data_received(large * 10)
-    assert clients.carried_out[connection] == TURN_UNITS // (1 + 30_000 // UNIT_BYTES)
+    left = TURN_UNITS - 10 * len(large) // READ_UNIT_BYTES
+    assert clients.carried_out[connection] == -(-left // (1 + 30_000 // UNIT_BYTES))
+
+
+async def test_large_request_is_read_in_turns() -> None:
+    """A loop gives megabytes of what one connection has sent, as long as that is read from."""
+    clients = Clients(2)
+    (much, little), transports = clients.connections, clients.transports
+    much.data_received(struct.pack(">i", 4_000_000) + bytes((TURN_UNITS + 1) * READ_UNIT_BYTES))
+    assert not transports[0].reads
+    little.data_received(frame())
+    assert clients.carried_out[little] == 0, "the turn is over"
+    await asyncio.sleep(0)
+    assert transports[0].reads, "in its own turn"
+    await asyncio.sleep(0)
+    assert clients.carried_out[little] == 1
+
+
+async def test_who_is_new_waits_behind_who_is_known_to_ask_for_little() -> None:
+    clients = Clients(2)
+    new, known = clients.connections
+    known.data_received(frame())
+    clients.state.rotation.units = 0
+    new.data_received(frame() * 8)
+    known.data_received(frame())
+    clients.state.rotation.units = 0
+    order: list[KafkaConnection] = []
+    for each in (new, known):
+        each.take_turn = lambda each=each: order.append(each)  # type: ignore[method-assign, misc]
+    await asyncio.sleep(0)
+    assert order == [known, new]
 
 
 async def test_large_answers_cost_as_much_of_a_turn_as_their_bytes_in_slices() -> None:

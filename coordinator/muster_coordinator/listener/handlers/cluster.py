@@ -50,10 +50,11 @@ class ClusterHandlers:
 
     def metadata(self, request: w.MetadataRequest, exchange: ClientAnswer) -> None:
         view = self._view
+        nodes = tuple(sorted(broker.node_id for broker in self._pods()))
         if request.topics is None:
             internal = {name: numbers for name in INTERNAL_TOPICS if (numbers := view.partitions_of(name))}
             topics = (
-                *(self._topic(name) for name in view.topics),
+                *(self._topic(name, nodes) for name in view.topics),
                 *(self._internal_topic(name, numbers) for name, numbers in internal.items()),
             )
         elif asks_by_id_in_vain(request, exchange.version):
@@ -63,7 +64,8 @@ class ClusterHandlers:
             exchange.answer(w.MetadataResponse((), None, -1, refused))
             return
         else:
-            topics = tuple(self._asked_topic(t) for t in dict.fromkeys(request.topics))  # each once, as KafkaApis
+            asked = dict.fromkeys(request.topics)  # each once, as KafkaApis
+            topics = tuple(self._asked_topic(topic, nodes) for topic in asked)
         if request.include_topic_authorized_operations:
             topics = tuple(_with_operations(topic) for topic in topics)
         brokers = self._brokers()
@@ -127,7 +129,7 @@ class ClusterHandlers:
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
-    def _asked_topic(self, asked: w.MetadataRequestTopic) -> w.MetadataTopic:
+    def _asked_topic(self, asked: w.MetadataRequestTopic, nodes: tuple[int, ...]) -> w.MetadataTopic:
         name = asked.name
         if name is None:
             name = self._view.name_of(asked.topic_id)
@@ -139,19 +141,12 @@ class ClusterHandlers:
             legal = is_legal_topic_name(name)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
             return w.MetadataTopic(name, error_code=code)
-        return self._topic(name)
+        return self._topic(name, nodes)
 
-    def _topic(self, name: str) -> w.MetadataTopic:
+    def _topic(self, name: str, nodes: tuple[int, ...]) -> w.MetadataTopic:
         """A declared topic: its partitions are spread over the pods, which answer ListOffsets and Fetch for them."""
-        nodes = sorted(broker.node_id for broker in self._pods())
-        return w.MetadataTopic(
-            name=name,
-            topic_id=self._view.id_of(name),
-            partitions=tuple(
-                self._partition(index, nodes[index % len(nodes)] if nodes else -1, 0)
-                for index in range(self._view.partition_count_of(name) or 0)
-            ),
-        )
+        partitions = w.SpreadPartitions(self._view.partition_count_of(name) or 0, nodes)
+        return w.MetadataTopic(name=name, topic_id=self._view.id_of(name), partitions=partitions)
 
     def _internal_topic(self, name: str, numbers: range) -> w.MetadataTopic:
         """Its partitions are led by whom FindCoordinator names for their keys."""

@@ -85,7 +85,9 @@ class UpstreamCluster:
             name = ErrorCode(code).name if code in set(ErrorCode) else str(code)
             kind = TopicMissingError if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else UpstreamError
             raise kind(f"{OFFSETS.name} of the upstream: {name}")
-        leaders = {each.partition: (each.leader_id, each.leader_epoch) for each in topic.partitions}
+        partitions = topic.partitions
+        assert isinstance(partitions, tuple)  # only a pod's own answer has them in another form
+        leaders = {each.partition: (each.leader_id, each.leader_epoch) for each in partitions}
         self.topic = Topic(topic.topic_id, leaders)
 
     async def _ask_for_a_coordinator(self, connection: UpstreamConnection) -> None:
