@@ -22,8 +22,8 @@ Rendered from the code by `hack/render_configuration.py`; a test holds this page
 
 A pod reads its settings when it starts: a change of `spec.settings` replaces the pods one at a time, leaders first
 moved. These fields of a CoordinatorCluster change while all pods run on: `topics`, `anyTopic`, `failover` but for
-`nominateAfter`, `rebalance`, `rollout`, `storage`, `deletionPolicy`, `deletionProtection`, `suspend`. Files of
-users, ACLs and certificates are read again when they change.
+`nominateAfter`, `maintenance`, `rebalance`, `rollout`, `storage`, `deletionPolicy`, `deletionProtection`, `suspend`.
+Files of users, ACLs and certificates are read again when they change.
 """
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import click
 
 from muster_cli.backup.command import backup, restore
-from muster_cli.drive.command import allow_data_loss, move
+from muster_cli.drive.command import allow_data_loss, drain, fence, move, restart
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
 from muster_cli.mirror.command import mirror
@@ -42,7 +42,9 @@ cli.add_command(allow_data_loss)
 cli.add_command(backup)
 cli.add_command(bundle)
 cli.add_command(doctor)
+cli.add_command(drain)
 cli.add_command(explain)
+cli.add_command(fence)
 cli.add_command(groups)
 cli.add_command(local)
 cli.add_command(mirror)
@@ -51,6 +53,7 @@ cli.add_command(pipeline)
 cli.add_command(report)
 cli.add_command(reshard)
 cli.add_command(restore)
+cli.add_command(restart)
 cli.add_command(status)
 pipeline.add_command(reshard)
 

@@ -16,6 +16,7 @@ from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.actions import Action, RestartPod
+from muster_operator.plan.maintenance import as_asked, hides_in
 from muster_operator.plan.metadata import token_above
 from muster_operator.plan.observation import Observation, PodView
 from muster_operator.plan.planner import plan
@@ -171,10 +172,12 @@ class Reconciler:
             self._pods.sync(key, infos, parse_duration(cluster.spec.failover.suspect_after))
         else:
             self._pods.sync(key, (), suspect_after_s=0.0)  # ends all sessions
-        pods = self._pods.views(key)
+        pods, now = self._pods.views(key), self._clock.monotonic()
+        if cluster is not None:
+            pods = as_asked(cluster, pods, memory.idle_since, now)
         memory.token = token_above(max(memory.token, token), pods)
         self._settle(key, memory, records, pods)
-        memory.steady_in_s = _next_steady(cluster, pods)
+        memory.steady_in_s = _next_steady(cluster, pods, memory.idle_since, now)
         state = self._workload.state(cluster) if cluster is not None else WorkloadState()
         gateway = state.gateway or GatewayState()
         self._metrics.certificates_end.labels(*key).set(state.certificates_end)
@@ -293,12 +296,14 @@ def _settled(seen: Observation) -> Observation | None:
     return with_fields(seen, pods=tuple(with_fields(pod, steady_s=0.0) for pod in seen.pods))
 
 
-def _next_steady(cluster: CoordinatorCluster | None, pods: tuple[PodView, ...]) -> float | None:
-    """Seconds until a pod has been up, or away, for long enough to change the plan."""
+def _next_steady(
+    cluster: CoordinatorCluster | None, pods: tuple[PodView, ...], idle_since: dict[str, float], now: float
+) -> float | None:
+    """Seconds until a pod has been up, away, or fenced for long enough to change the plan."""
     if cluster is None:
         return None
     failover = cluster.spec.failover
     up_s, away_s = parse_duration(failover.rebalance_after), parse_duration(failover.replace_after)
     bounds = [(pod, bound_s) for pod in pods for bound_s in ((up_s,) if pod.is_up else (up_s, away_s))]
-    left = [bound_s - pod.steady_s for pod, bound_s in bounds]
+    left = [*(bound_s - pod.steady_s for pod, bound_s in bounds), *hides_in(cluster, idle_since, now)]
     return min((each for each in left if 0 < each < RESYNC_S), default=None)

@@ -150,6 +150,7 @@ def pod_seen(raw: Json) -> PodSeen:
         restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses", ())),
         trouble=info.trouble,
         image=info.image,
+        uid=info.uid,
     )
 
 

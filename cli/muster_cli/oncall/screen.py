@@ -128,6 +128,8 @@ def _pods(pods: Sequence[PodLine], partitions: Sequence[PartitionLine]) -> Table
         state = "[green]ready[/]" if pod.ready else f"[red]{escape(pod.trouble or pod.phase or 'not ready')}[/]"
         if not pod.ready and not pod.trouble and pod.phase == "Running":
             state = "[red]not ready[/]"
+        if pod.maintenance:
+            state += f" [yellow]{pod.maintenance.lower()}[/]"
         counts = (str(pod.restarts), str(pod.holds), str(pod.leads))
         table.add_row(pod.name, pod.node or "-", state, *counts, shown + more)
     return table

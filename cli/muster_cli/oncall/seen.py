@@ -29,6 +29,7 @@ class PodSeen:
     restarts: int = 0
     trouble: str = ""
     image: str = ""
+    uid: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from muster_operator.api.models import FailoverRecord, OffsetsPartition, Partiti
 
 
 class PodLine(msgspec.Struct, frozen=True):
-    """One pod. `leads` and `holds`: numbers of partitions that it leads, and of which it has a replica."""
+    """One pod. `leads` and `holds`: numbers of partitions that it leads, and of which it has a replica.
+    `maintenance`: Drained or Fenced, "" if it is neither.
+    """
 
     name: str
     phase: str
@@ -23,6 +25,7 @@ class PodLine(msgspec.Struct, frozen=True):
     image: str
     leads: int
     holds: int
+    maintenance: str = ""
 
 
 class PartitionLine(msgspec.Struct, frozen=True):
@@ -109,6 +112,7 @@ def _pods(seen: Seen, partitions: tuple[PartitionLine, ...]) -> tuple[PodLine, .
             image=pod.image,
             leads=sum(each.leader == pod.name for each in partitions),
             holds=sum(pod.name in each.replicas for each in partitions),
+            maintenance=seen.cluster.spec.maintenance.get(pod.name, ""),
         )
         for pod in seen.pods
     )

@@ -227,6 +227,15 @@ class Rollout(msgspec.Struct, frozen=True, rename="camel"):
             " goes on, failover and lost volumes too."
         ),
     ] = None
+    restart: Annotated[
+        Mapping[str, Annotated[str, Meta(max_length=64)]],
+        Meta(
+            max_length=MAX_PODS,
+            description="Pods to replace although their template is the declared one, one at a time like the others:"
+            " by name, the uid of the pod that shall go. So it is spent as soon as there is another pod of that name."
+            " `muster restart` sets it.",
+        ),
+    ] = {}
 
 
 class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -379,6 +388,15 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
         ),
     ] = Security()
     rollout: Rollout = Rollout()
+    maintenance: Annotated[
+        Mapping[str, Literal["Drained", "Fenced"]],
+        Meta(
+            max_length=MAX_PODS,
+            description="Pods that lead nothing until this is taken back, by name. Drained: leaders move away, and come"
+            " only if no other pod can lead. Fenced: it is not elected even then, and clients are not told of it."
+            " Replicas and volumes stay. `muster drain` and `muster fence` set it.",
+        ),
+    ] = {}
     rebalance: Annotated[
         Literal["Auto", "Manual"],
         Meta(

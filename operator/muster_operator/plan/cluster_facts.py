@@ -53,7 +53,7 @@ class ClusterFacts:
 
     def is_leaving(self, pod: PodView) -> bool:
         """Whether the pod may lead nothing and is elected for nothing."""
-        return pod.draining or pod.name == self.emptying
+        return pod.draining or pod.fenced or pod.name == self.emptying
 
     def is_young(self, pod: PodView | None) -> bool:
         """Whether the pod came up a short time ago. Its replicas may still load, and a warm replica leads sooner."""

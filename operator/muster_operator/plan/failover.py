@@ -288,7 +288,10 @@ def _no_candidate(partition: PartitionView, seen: OffsetsPartitionStatus) -> Dec
 def _why_not(partition: PartitionView, member: Member) -> str:
     if member.trouble:
         return member.trouble
-    leaving = member.pod is not None and partition.facts.is_leaving(member.pod)
+    pod = member.pod
+    if pod is not None and pod.fenced:
+        return f"pod {pod.name} is fenced by spec.maintenance"
+    leaving = pod is not None and partition.facts.is_leaving(pod)
     return f"pod {member.replica.pod} {'is about to end' if leaving else 'has an empty log'}"
 
 

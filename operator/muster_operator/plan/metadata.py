@@ -100,6 +100,7 @@ def _brokers(seen: Observation, cluster: CoordinatorCluster) -> tuple[Broker, ..
     before = seen.image.brokers if seen.image is not None else ()
     told = {each.node_id: each for each in before if each.node_id < cluster.spec.pods}
     told.update({pod.node_id: _broker(pod) for pod in seen.pods if ":" in pod.kafka_address})
+    away |= {pod.node_id for pod in seen.pods if pod.hidden}
     return tuple(broker for number, broker in sorted(told.items()) if number not in away)
 
 

@@ -75,14 +75,15 @@ ImageNumber = tuple[int, int]
 class PodView:
     """One pod as its status stream and Kubernetes show it.
 
-    `detail`: why it is not UP. `draining`: it is about to end and takes no election. `gone`: it was deleted by force,
-    and can end at any moment. `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods that it
-    does not hear. `fencing_token`: the highest that it has seen (-1: none). `node`, `zone`: where it runs, "" if
-    unknown. `outdated`: it runs an older template than declared. `cordoned`: it, or its node, is about to be emptied.
-    `node_lost`: its node is silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods
-    of the same name apart. `cluster_id`, `layouts`: of the last image that its volume has taken ("" and (): none).
-    `container_image`: what it runs. `trouble`: why its container does not run. `endpoints`: addresses for clients of
-    other listeners than the Internal one, by name. `mirror_problem`: why it can follow nothing of the upstream.
+    `detail`: why it is not UP. `draining`: it is about to end and takes no election. `gone`: it was deleted by
+    force, and can end at any moment. `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods
+    that it does not hear. `fencing_token`: the highest that it has seen (-1: none). `node`, `zone`: where it runs,
+    "" if unknown. `outdated`: it runs an older template than declared. `cordoned`: it, or its node, is about to be
+    emptied. `fenced`: it is elected for nothing. `hidden`: clients are not told of it. `node_lost`: its node is
+    silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods of the same name
+    apart. `cluster_id`, `layouts`: of the last image that its volume has taken ("" and (): none).
+    `container_image`: what it runs. `trouble`: why its container does not run. `endpoints`: addresses for clients
+    of other listeners than the Internal one, by name. `mirror_problem`: why it can follow nothing of the upstream.
     `mirror_bypassed`: groups of this cluster's that have members at the upstream, with their clients. `access`:
     fingerprint of the users and ACLs that it was given ("": none yet; None: it takes none).
     """
@@ -105,6 +106,8 @@ class PodView:
     zone: str = ""
     outdated: bool = False
     cordoned: bool = False
+    fenced: bool = False
+    hidden: bool = False
     node_lost: bool = False
     uid: str = ""
     cluster_id: str = ""

@@ -52,6 +52,8 @@ class Memory:
     """What was seen when the last plan had no actions; None: it had some, or time alone may change the next one."""
     steady_in_s: float | None = None
     """Seconds until a pod has been up, or away, for long enough to matter."""
+    idle_since: dict[str, float] = field(default_factory=dict)
+    """Since when fenced pods have led nothing (monotonic seconds)."""
     told_at: dict[str, float] = field(default_factory=dict)
     """When a step that must not do so all the time last did its work (monotonic seconds)."""
     said: dict[str, str] = field(default_factory=dict)

@@ -218,6 +218,8 @@ async def test_manifests_are_applied_again_when_the_spec_or_the_object_is_anothe
         ({"failover": {"nominateAfter": "30s"}}, True),
         ({"rebalance": "Auto"}, False),
         ({"rollout": {"paused": True, "window": {"start": "01:00", "end": "02:00"}}}, False),
+        ({"rollout": {"restart": {"small-0": "uid"}}}, False),
+        ({"maintenance": {"small-0": "Fenced"}}, False),
         ({"storage": {"size": "20Gi", "giveUpAfter": "1h"}}, False),
         ({"deletionPolicy": "Delete", "deletionProtection": True}, False),
         ({"suspend": True}, False),

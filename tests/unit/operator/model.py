@@ -56,6 +56,7 @@ from muster_operator.plan.actions import (
     WritePartitionStatus,
     WriteTopicStatus,
 )
+from muster_operator.plan.maintenance import as_asked
 from muster_operator.plan.metadata import token_above
 from muster_operator.plan.observation import Attempt, Connection, Observation, PodView
 from muster_operator.plan.partition_view import log_ids
@@ -93,6 +94,7 @@ class Model:
     steady_s: float = 60.0
     version: int = 0
     now: float = 0.0
+    idle_since: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cluster = cluster(self.pods)
@@ -160,6 +162,7 @@ class Model:
             steady_s=self.steady_s,
             cluster_id=status.cluster_id,
             layouts=tuple(Layout(*each) for each in status.layouts),
+            uid=f"uid-{pod.node_id}",
         )
 
     # The store
@@ -266,7 +269,8 @@ class Operator:
 
     def observe(self) -> Observation:
         model = self.model
-        pods = tuple(model.view(name) for name in sorted(model.running))
+        views = tuple(model.view(name) for name in sorted(model.running))
+        pods = as_asked(model.cluster, views, model.idle_since, model.now)
         self.token = token_above(self.token, pods)
         return Observation(
             namespace="ns",
