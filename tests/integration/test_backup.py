@@ -279,3 +279,34 @@ def test_harmed_store_is_not_restored_and_nothing_is_overwritten(
     refused = muster("restore", "--store", str(store), "--data-dir", str(cluster.data))
     assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
     assert muster(*arguments, "--pods", "1").returncode == 0
+
+
+def test_restored_cluster_is_resharded_backed_up_and_restored_again(
+    cluster: LocalCluster, load: Load, tmp_path: Path
+) -> None:
+    """The numbers of its partitions are others then than those that clients know."""
+    store, second = str(tmp_path / "store"), tmp_path / "second"
+    before = load.known()
+    create(cluster, store)
+    after = load.known()
+    load.stop()
+    restored(store, "latest", second)
+    with LocalCluster(second, "--topic", "orders:3") as again:
+        again.wait_ready()
+        for topic, partitions in (("__consumer_offsets", "4"), ("__transaction_state", "2")):
+            work = ("--work-dir", str(tmp_path / f"work-{topic}"))
+            done = muster("reshard", "--data-dir", str(second), "--topic", topic, "--partitions", partitions, *work)
+            assert done.returncode == 0, done.stderr
+        backup_id = create(again, store)
+        assert again.stop() == 0
+    shutil.rmtree(second)
+    restored(store, backup_id, tmp_path / "third")
+    with LocalCluster(tmp_path / "third", "--topic", "orders:3") as last:
+        bootstrap = last.wait_ready()
+        check(bootstrap, before, after, load.aborted)
+        numbers = sorted(line["partition"] for line in last.status()["partitions"] if line["state"] == "Led")
+        assert numbers == [6, 7, 8, 9, 500_003, 500_004]
+        goes_on = Load(bootstrap, TRANSACTIONS, PLAIN)
+        wait_until(lambda: goes_on.done > 30 or bool(goes_on.failures), "clients go on")
+        goes_on.stop()
+        assert goes_on.failures == []
