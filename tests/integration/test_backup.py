@@ -26,15 +26,14 @@ from tests.support.transaction_load import NO_OFFSET, Known, Load, committed
 from muster_cli.backup.catalog import read_catalog
 from muster_cli.backup.create import create_backup
 from muster_cli.backup.cut import take_cut
+from muster_cli.backup.site import open_pods
 from muster_cli.backup.store import DirectoryStore, StoreError
-from muster_cli.reshard.site import open_site
-from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.podapi.client import new_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 BACKUPS = int(os.environ.get("BACKUPS", "3"))
-CUTS = 200
+CUTS = 100
 SHAPE = ("--pods", "3", "--partitions", "6", "--transaction-partitions", "3", "--topic", "orders:3")
 TRANSACTIONS, PLAIN = 6, 3
 
@@ -120,7 +119,7 @@ def test_no_cut_tears_a_transaction(cluster: LocalCluster, load: Load, tmp_path:
 
     async def cuts() -> list[dict[int, int]]:
         found = []
-        async with open_site(cluster.data, "", "", OFFSETS.name) as site, new_session() as http:
+        async with open_pods(cluster.data, "", "") as site, new_session() as http:
             while len(found) < CUTS:
                 cut = await take_cut(site, http)
                 found.append({log.entry.partition: log.entry.commit_point for log in cut.logs})
@@ -168,7 +167,7 @@ def test_backup_that_ends_at_any_step_does_not_count_and_the_next_one_is_whole(
             if at == steps - 1 and late:
                 continue  # the manifest is there: it counts
             store = FailingStore(root, at, error, late=late)
-            site = open_site(cluster.data, "", "", OFFSETS.name)
+            site = open_pods(cluster.data, "", "")
             with pytest.raises(type(error)):
                 asyncio.run(create_backup(site, store, 1 << 30, lambda *_: None))
     assert muster("backup", "list", "--store", str(root)).stdout == "no backup\n"

@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -140,6 +141,25 @@ async def test_a_reader_reads_and_changes_nothing(target: Target) -> None:
             await client.create_replicas(CREATE)
         await target.pod.api.create_replicas(CREATE)
     assert '"by": "muster://local/muster/reader"' in target.pod.log()  # what was refused is in the audit log
+
+
+async def test_a_reader_holds_markers_back_for_the_moment_of_a_backup_and_not_longer(target: Target) -> None:
+    may_read = target.tls(target.authority.write("reader", reader()))
+    async with new_session() as session:
+        client = PodClient(session, "muster-0", f"127.0.0.1:{target.pod.api_port}", may_read)
+        first, second, began = "0" * 32, "1" * 32, time.monotonic()
+        assert (await client.hold_markers(first, 50)).held
+        refused = set()
+        while True:
+            try:
+                assert (await client.hold_markers(second, 50)).held
+                break
+            except PodRefusedError as error:
+                refused.add(error.reason)
+        assert refused == {"HeldAlready"}
+        assert time.monotonic() - began >= 10 * 0.05
+        assert not (await client.let_markers_go(first)).held
+        assert (await client.let_markers_go(second)).held
 
 
 async def test_probes_say_whether_the_pod_is_well_and_nothing_else(target: Target) -> None:

@@ -47,17 +47,17 @@ def create(
 ) -> None:
     """Make a backup of a running cluster.
 
-    What the store has already is not sent again. An interrupted backup does not count; start again.
+    What the store has already is not sent again. An interrupted backup does not count; start again. With --cluster,
+    MUSTER_TLS_DIR names a directory with the certificate of a reader, as the Secret NAME-reader-tls has it.
     """
     if (data_dir is None) == (cluster is None):
         raise CliUsageError("give one of --data-dir and --cluster")
     from muster_cli.backup.addresses import open_store
     from muster_cli.backup.create import create_backup
-    from muster_cli.reshard.site import open_site
-    from muster_coordinator.partition_numbers import OFFSETS
+    from muster_cli.backup.site import open_pods
 
     store = open_store(address)
-    site = open_site(data_dir, namespace, cluster or "", OFFSETS.name)
+    site = open_pods(data_dir, namespace, cluster or "")
     with amounts() as progress:
         made = asyncio.run(create_backup(site, store, mib_per_second * MIB, progress))
     if as_json:

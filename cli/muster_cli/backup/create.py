@@ -19,10 +19,10 @@ from muster_cli.backup.catalog import Catalog, read_catalog
 from muster_cli.backup.copying import ChangedError, LogCopier
 from muster_cli.backup.cut import Cut, take_cut
 from muster_cli.backup.manifest import Backup, PartitionCut, SegmentFile, encode_manifest
+from muster_cli.backup.site import PodsOfCluster
 from muster_cli.backup.store import Store
 from muster_cli.errors import CliError
 from muster_cli.progress import Amount
-from muster_cli.reshard.site import Site
 from muster_coordinator.podapi.client import new_session
 
 CUTS_MAX = 10
@@ -40,15 +40,17 @@ class Created:
     seconds: float
 
 
-async def create_backup(site: AbstractAsyncContextManager[Site], store: Store, rate: int, progress: Amount) -> Created:
+async def create_backup(
+    cluster: AbstractAsyncContextManager[PodsOfCluster], store: Store, rate: int, progress: Amount
+) -> Created:
     """`rate`: bytes per second that are read from pods at most. Raises CliError."""
     began = time.monotonic()
     catalog = await asyncio.to_thread(read_catalog, store)
     with tempfile.TemporaryDirectory(prefix="muster-backup-") as scratch:
-        async with site as there, new_session() as http:
+        async with cluster as pods, new_session() as http:
             copier = LogCopier(store, _known(catalog), Path(scratch) / "segment", rate)
             for attempt in range(1, CUTS_MAX + 1):
-                cut = await take_cut(there, http)
+                cut = await take_cut(pods, http)
                 _refuse_stranger(catalog, cut)
                 try:
                     partitions = await _copied(cut, copier, progress)

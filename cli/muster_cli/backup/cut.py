@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import aiohttp
 
 from muster_cli.backup.manifest import Layout
+from muster_cli.backup.site import PodsOfCluster
 from muster_cli.errors import CliError
-from muster_cli.reshard.site import Site
 from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS, InternalTopic, partition_name
 from muster_coordinator.podapi.client import PodApiError, PodClient
 from muster_coordinator.podapi.cuts import MarkerHoldAnswer
@@ -22,7 +22,7 @@ from muster_coordinator.podapi.segments import PartitionEntry
 HOLD_MS = 1500
 """A hold that takes longer has failed."""
 TRY_FOR_S = 60.0
-RETRY_S = 0.2
+RETRY_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _AgainError(Exception):
     """Something has changed meanwhile, or is not ready."""
 
 
-async def take_cut(site: Site, http: aiohttp.ClientSession) -> Cut:
+async def take_cut(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     """Cut all logs at one moment. Raises CliError if that does not succeed within a minute."""
     deadline = time.monotonic() + TRY_FOR_S
     while True:
@@ -61,7 +61,7 @@ async def take_cut(site: Site, http: aiohttp.ClientSession) -> Cut:
         await asyncio.sleep(RETRY_S)
 
 
-async def _try(site: Site, http: aiohttp.ClientSession) -> Cut:
+async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     """Raises _AgainError, PodApiError."""
     addresses = await site.pods()
     if not addresses:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 LONGEST_HOLD_S = 2.0
 """A hold ends by itself after this time in seconds, whatever became of the one that asked for it."""
+RESTS = 9
+"""How many times as long as it took no other hold may begin: markers wait a tenth of the time at most, whoever asks."""
 
 
 class MarkerHold:
@@ -19,6 +21,7 @@ class MarkerHold:
         self._name = ""  # "": nothing is held
         self._kept: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._began = self._free_at = 0.0
 
     @property
     def is_on(self) -> bool:
@@ -28,13 +31,15 @@ class MarkerHold:
         """Have `write` called when the hold ends."""
         self._kept.append(write)
 
-    def begin(self, name: str, for_s: float) -> None:
-        """From now on no marker leaves, until `end`, or for `for_s` seconds. A hold of another name has lost its word
-        with that."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._name = name
-        self._timer = asyncio.get_running_loop().call_later(min(for_s, LONGEST_HOLD_S), self._release)
+    def begin(self, name: str, for_s: float) -> bool:
+        """From now on no marker leaves, until `end`, or for `for_s` seconds. False: another hold is in force, or was
+        just now."""
+        loop = asyncio.get_running_loop()
+        if self.is_on or loop.time() < self._free_at:
+            return False
+        self._name, self._began = name, loop.time()
+        self._timer = loop.call_later(min(for_s, LONGEST_HOLD_S), self._release)
+        return True
 
     def end(self, name: str) -> bool:
         """Let the markers go. Returns whether none has left since this hold began."""
@@ -44,6 +49,8 @@ class MarkerHold:
         return held
 
     def _release(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._free_at = now + RESTS * (now - self._began)
         if self._timer is not None:
             self._timer.cancel()
         self._name, self._timer = "", None

@@ -1,6 +1,7 @@
 """The rights of callers that a pod knows by their certificates (ADR 30).
 
-A reader may read; everything else, and to watch as the operator, needs the operator. Plain connections, which have no
+A reader may read, and hold markers back for the moment of a backup (`podapi.cuts`), which bounds itself; everything
+else, and to watch as the operator, needs the operator. Plain connections, which have no
 certificate, may call everything: whoever turns TLS off keeps the port closed by other means.
 """
 
@@ -13,6 +14,7 @@ from aiohttp import web
 from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.security.roles import Member, Role, member_of
 
+HOLDS = "/v1/marker-holds/"
 CALLERS = (Role.OPERATOR, Role.READER)
 """Roles that the port lets in at all; pods have no business with each other's API."""
 
@@ -29,5 +31,6 @@ def require_role(caller: Member | None, method: str, path: str, query: Mapping[s
     if caller is None or caller.role is Role.OPERATOR:
         return
     reads = method in ("GET", "HEAD") and not (path == "/v1/watch" and "operator" in query)
-    if caller.role is not Role.READER or not reads:
+    cuts = method in ("POST", "DELETE") and path.startswith(HOLDS)
+    if caller.role is not Role.READER or not (reads or cuts):
         raise RefusedCallError(403, "NotAllowed", f"{caller.uri} may not call {method} {path}: the operator may")

@@ -3,7 +3,9 @@
     POST   /v1/marker-holds/<name>?forMs=N     no marker of a transaction leaves this pod from now on, for N ms at most
     DELETE /v1/marker-holds/<name>             they go; the answer says whether none has left meanwhile
 
-Whoever asks chooses the name, 32 hexadecimal digits that nobody else uses.
+A hold is refused (409) while another one is in force, and for nine times as long as that took: so markers wait a tenth
+of the time at most, and a reader's certificate is enough for these calls. Whoever asks chooses the name, 32 hexadecimal
+digits that nobody else uses.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ def marker_hold_routes(hold: MarkerHold) -> list[web.RouteDef]:
         milliseconds = number_of(request, "forMs")
         if milliseconds < 1:
             raise RefusedCallError(400, "InvalidRequest", "forMs must be 1 or more")
-        hold.begin(request.match_info["name"], milliseconds / 1000)
+        if not hold.begin(request.match_info["name"], milliseconds / 1000):
+            raise RefusedCallError(409, "HeldAlready", "another hold is in force, or was just now: ask again later")
         return json_answer(MarkerHoldAnswer(held=True))
 
     async def end(request: web.Request) -> web.Response:
