@@ -39,7 +39,7 @@ def kubeconfig(muster_cluster: MusterCluster, tmp_path: Path) -> Iterator[Path]:
 
 def muster(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = (sys.executable, "-m", "muster_cli", *arguments, "--kubeconfig", str(kubeconfig))
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_status_with_the_view_role_tells_of_pods_partitions_and_the_operator(
