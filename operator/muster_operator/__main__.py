@@ -26,7 +26,7 @@ def main() -> None:
         await run_operator(store, workload, metrics, namespace, turns)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run(KubeOptions.from_environment(), reconcile, metrics.render))
+        runner.run(run(KubeOptions.from_environment(), reconcile, metrics.render, metrics.hear))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from muster_coordinator.podapi.client import PodApiError
+from muster_operator.api.models import PartitionState
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -55,6 +62,53 @@ class OperatorMetrics:
             ["namespace", "cluster"],
             registry=self.registry,
         )
+        self.failover_phase_seconds = Histogram(
+            "muster_operator_failover_phase_seconds",
+            "Phases of a failover from a leader that was lost: noticed, decided, recorded, called, led.",
+            ["phase"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.leaderless_seconds = Counter(
+            "muster_operator_leaderless_seconds",
+            "Seconds that partitions were without an active leader, of all partitions together.",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
+        self.partitions = Gauge(
+            "muster_operator_partitions",
+            "Offsets partitions by the state that the operator shows.",
+            ["namespace", "cluster", "state"],
+            registry=self.registry,
+        )
+        self.last_success = Gauge(
+            "muster_operator_last_success_timestamp_seconds",
+            "When the last reconcile of the cluster was done.",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
+        self.queue_seconds = Histogram(
+            "muster_operator_queue_seconds",
+            "How long clusters wait for their reconcile.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.pod_call_seconds = Histogram(
+            "muster_operator_pod_call_seconds",
+            "Calls of the pod API, also those that failed.",
+            ["call"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.pod_call_errors = Counter(
+            "muster_operator_pod_call_errors", "Calls of the pod API that failed.", ["call"], registry=self.registry
+        )
+        self.heard = Gauge(
+            "muster_operator_heard_timestamp_seconds",
+            "When the API server last told something of a kind, by a watch; of all of them, by a list.",
+            ["resource"],
+            registry=self.registry,
+        )
         self.certificates_end = Gauge(
             "muster_operator_certificates_end_timestamp_seconds",
             "When the first certificate of the cluster ends; 0: the operator keeps none.",
@@ -64,8 +118,34 @@ class OperatorMetrics:
 
     def forget(self, namespace: str, cluster: str) -> None:
         """Take out the gauges of a cluster that is gone: alerts would go on with its last state."""
-        for gauge in (self.leaderless, self.certificates_end):
-            gauge.remove(namespace, cluster)
+        for metric in (self.leaderless, self.leaderless_seconds, self.certificates_end, self.last_success):
+            with suppress(KeyError):  # what was never seen has none
+                metric.remove(namespace, cluster)
+        for state in PartitionState:
+            with suppress(KeyError):
+                self.partitions.remove(namespace, cluster, state.value)
+
+    def count_partitions(self, namespace: str, cluster: str, states: Iterable[PartitionState]) -> None:
+        """Show how many partitions of a cluster are in each state."""
+        counts = Tally(states)
+        for state in PartitionState:
+            self.partitions.labels(namespace, cluster, state.value).set(counts[state])
+
+    def hear(self, resource: str) -> None:
+        """Note that the API server has told something of this kind of objects."""
+        self.heard.labels(resource).set(time.time())
+
+    @contextmanager
+    def pod_call(self, call: str) -> Iterator[None]:
+        """Measure a call of the pod API, and count it if it raises PodApiError."""
+        started = time.monotonic()
+        try:
+            yield
+        except PodApiError:
+            self.pod_call_errors.labels(call).inc()
+            raise
+        finally:
+            self.pod_call_seconds.labels(call).observe(time.monotonic() - started)
 
     def render(self) -> bytes:
         """The page for Prometheus, in its text format."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from muster_operator.store.port import ClusterKey
 
@@ -14,9 +15,11 @@ one after the other, and one plan answers them together. A loop that feeds itsel
 class KeyQueue:
     """Holds each key once. A key that is added while it is worked on, or rests, comes once more afterwards."""
 
-    def __init__(self) -> None:
+    def __init__(self, waited: Callable[[float], object] = lambda seconds: None) -> None:
+        """`waited` is told how long each key was in the queue, in seconds."""
         self._ready: asyncio.Queue[ClusterKey] = asyncio.Queue()
-        self._waiting: set[ClusterKey] = set()  # the keys in `_ready`
+        self._waiting: dict[ClusterKey, float] = {}  # the keys in `_ready`, and since when (seconds of the loop)
+        self._waited = waited
         self._working: dict[ClusterKey, asyncio.TimerHandle | None] = {}  # with the end of its rest once it is done
         self._again: set[ClusterKey] = set()
         self._later: dict[ClusterKey, asyncio.TimerHandle] = {}
@@ -29,7 +32,7 @@ class KeyQueue:
         if key in self._working:
             self._again.add(key)
         elif key not in self._waiting:
-            self._waiting.add(key)
+            self._waiting[key] = asyncio.get_running_loop().time()
             self._ready.put_nowait(key)
 
     def add_later(self, key: ClusterKey, delay_s: float) -> None:
@@ -45,7 +48,7 @@ class KeyQueue:
     async def get(self) -> ClusterKey:
         """Wait for the next key. It counts as worked on until `done`."""
         key = await self._ready.get()
-        self._waiting.discard(key)
+        self._waited(asyncio.get_running_loop().time() - self._waiting.pop(key))
         self._working[key] = None
         return key
 

@@ -15,6 +15,7 @@ from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, Attempts
 from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
+from muster_operator.phases import Phases
 from muster_operator.plan.actions import Action, RestartPod
 from muster_operator.plan.maintenance import as_asked, hides_in
 from muster_operator.plan.metadata import token_above
@@ -27,6 +28,8 @@ from muster_operator.pods.sessions import PodSessions
 from muster_operator.queue import KeyQueue
 from muster_operator.steps import STEPS
 from muster_operator.steps.context import Context, Memory
+from muster_operator.steps.elect import elect
+from muster_operator.steps.record import record_leadership
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, Store, StoreError
 from muster_operator.store.workload import GatewayState, Workload, WorkloadState, settings_trouble
 from muster_operator.turns import Turns
@@ -63,7 +66,7 @@ class Reconciler:
         self._metrics = metrics
         self._namespace = namespace
         self._turns = turns or Turns()
-        self._queue = KeyQueue()
+        self._queue = KeyQueue(metrics.queue_seconds.observe)
         self._memory: dict[ClusterKey, Memory] = {}
         self._failures: dict[ClusterKey, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they began
@@ -103,6 +106,8 @@ class Reconciler:
         try:
             await self.reconcile(key)
             self._failures.pop(key, None)
+            if key in self._memory:
+                self._metrics.last_success.labels(*key).set(self._clock.wall())
             self._queue.add_later(key, self._next_look(key))
         except ConflictError as error:
             # The store shows by now what the other writer wrote: plan anew at once.
@@ -125,10 +130,11 @@ class Reconciler:
         """Observe, plan, carry out the steps once. Raises StoreError; the steps after a failed one do not run."""
         memory = self._memory.get(key)
         if memory is None:
-            memory = self._memory[key] = Memory(Attempts(self._random), Failovers(self._metrics))
+            memory = self._memory[key] = Memory(Attempts(self._random), Failovers(self._metrics), Phases(self._metrics))
         seen = await self._observe(key, memory)
         actions = self._plan(seen, memory)
         self._follow_rollout(seen, actions)
+        memory.phases.plan(seen, actions, self._clock.monotonic())
         memory.failovers.follow(seen.partitions, actions, self._clock.monotonic(), self._clock.wall())
         context = Context(
             key=key,
@@ -144,6 +150,10 @@ class Reconciler:
         for step in STEPS:
             started = self._clock.monotonic()
             outcome = await step(context, actions)
+            if step is record_leadership:
+                memory.phases.recorded(self._clock.monotonic())
+            elif step is elect:
+                memory.phases.called(self._clock.monotonic())
             if outcome is not None and memory.said.get(step.__name__) != outcome.text:
                 memory.said[step.__name__] = outcome.text
                 took_ms = round((self._clock.monotonic() - started) * 1000, 1)
@@ -253,7 +263,12 @@ class Reconciler:
                 took_s = memory.attempts.settle(partition.metadata.name, now)
                 if took_s is not None:
                     self._metrics.election_seconds.observe(took_s)
-        self._metrics.leaderless.labels(*key).set(len(records.partitions) - led)
+                    memory.phases.led(partition.metadata.name, now)
+        before, since = memory.leaderless
+        self._metrics.leaderless_seconds.labels(*key).inc(before * (now - since))
+        memory.leaderless = len(records.partitions) - led, now
+        self._metrics.leaderless.labels(*key).set(memory.leaderless[0])
+        self._metrics.count_partitions(*key, (each.status.state for each in records.partitions))
 
     def _next_look(self, key: ClusterKey) -> float:
         """Seconds until this key is due without any event."""

@@ -20,7 +20,7 @@ from muster_operator.api.models import GROUP, VERSION
 from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
-from muster_operator.kube.client import KubeClient, connect
+from muster_operator.kube.client import Json, KubeClient, connect
 from muster_operator.kube.elector import Elector, ElectorSettings
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.health import build_app
@@ -30,7 +30,7 @@ from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import SELECTOR, KubeWorkload
 from muster_operator.store.port import Store, StoreError
 from muster_operator.store.workload import Workload
-from muster_operator.watch.watcher import RETRY_S, NewWatch, Source, Watch, Watcher
+from muster_operator.watch.watcher import RETRY_S, Deliver, NewWatch, Source, Watch, Watcher
 
 log = structlog.get_logger(__name__)
 
@@ -93,12 +93,16 @@ class Surroundings:
     new_watch: NewWatch = Watcher
     elector: ElectorSettings = field(default_factory=ElectorSettings)
     lease: str = LEASE_NAME
+    heard: Callable[[str], None] = lambda resource: None
+    """Called with the plural of what a watch has told of, and with `list` after all was listed."""
 
 
-async def run(options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], bytes]) -> None:
+async def run(
+    options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], bytes], heard: Callable[[str], None]
+) -> None:
     """Run until SIGTERM or SIGINT: watch always (a standby's caches are warm), reconcile where the Lease is held.
 
-    `metrics` gives the page for /metrics.
+    `metrics` gives the page for /metrics; `heard` is told what the API server has told of.
     """
     try:
         client = await connect()
@@ -106,7 +110,7 @@ async def run(options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], 
         raise SystemExit(f"muster-operator: {error}") from error
     loaded = asyncio.Event()
     health = await _serve_health(options, build_app(loaded.is_set, metrics))
-    main = asyncio.create_task(operate(options, client, loaded, reconcile, Surroundings()))
+    main = asyncio.create_task(operate(options, client, loaded, reconcile, Surroundings(heard=heard)))
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, main.cancel)
@@ -142,11 +146,12 @@ async def operate(
     async def load() -> None:
         await store.load()
         await workload.load()
+        around.heard("list")
 
     await _until_it_works("list", load)
     loaded.set()
     log.info("loaded", keys=len(await store.clusters()), image=image)
-    watch = around.new_watch(sources(store, workload), options.watch_namespace, again.set)
+    watch = around.new_watch(sources(store, workload, around.heard), options.watch_namespace, again.set)
     watch.start()
     background = (
         events.run(),
@@ -210,17 +215,26 @@ async def _serve_health(options: KubeOptions, app: web.Application) -> web.AppRu
     return runner
 
 
-def sources(store: KubeStore, workload: KubeWorkload) -> tuple[Source, ...]:
-    """Everything that the operator watches, and who takes its events."""
+def sources(
+    store: KubeStore, workload: KubeWorkload, heard: Callable[[str], None] = lambda resource: None
+) -> tuple[Source, ...]:
+    """Everything that the operator watches, and who takes its events. `heard` is called with the plural of each."""
 
-    def deliver(plural: str) -> Source:
-        return Source(GROUP, VERSION, plural, lambda event, raw: store.seen.deliver(plural, event, raw))
+    def ours(plural: str) -> Source:
+        return source(GROUP, VERSION, plural, lambda event, raw: store.seen.deliver(plural, event, raw), "")
+
+    def source(group: str, version: str, plural: str, deliver: Deliver, selector: str = SELECTOR) -> Source:
+        def take(event: str | None, raw: Json) -> None:
+            heard(plural)
+            deliver(event, raw)
+
+        return Source(group, version, plural, take, selector)
 
     return (
-        *(deliver(resource.plural) for resource in RESOURCES),
-        Source("", "v1", "pods", workload.deliver_pod, SELECTOR),
-        Source("", "v1", "services", workload.deliver_service, SELECTOR),
-        Source("apps", "v1", "statefulsets", workload.deliver_stateful_set, SELECTOR),
-        Source("apps", "v1", "deployments", workload.gateways.deliver, SELECTOR),
-        Source("policy", "v1", "poddisruptionbudgets", workload.deliver_budget, SELECTOR),
+        *(ours(resource.plural) for resource in RESOURCES),
+        source("", "v1", "pods", workload.deliver_pod),
+        source("", "v1", "services", workload.deliver_service),
+        source("apps", "v1", "statefulsets", workload.deliver_stateful_set),
+        source("apps", "v1", "deployments", workload.gateways.deliver),
+        source("policy", "v1", "poddisruptionbudgets", workload.deliver_budget),
     )

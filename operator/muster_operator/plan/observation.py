@@ -76,16 +76,17 @@ class PodView:
     """One pod as its status stream and Kubernetes show it.
 
     `detail`: why it is not UP. `draining`: it is about to end and takes no election. `gone`: it was deleted by
-    force, and can end at any moment. `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods
-    that it does not hear. `fencing_token`: the highest that it has seen (-1: none). `node`, `zone`: where it runs,
-    "" if unknown. `outdated`: it runs an older template than declared. `cordoned`: it, or its node, is about to be
-    emptied. `fenced`: it is elected for nothing. `hidden`: clients are not told of it. `node_lost`: its node is
-    silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods of the same name
-    apart. `cluster_id`, `layouts`: of the last image that its volume has taken ("" and (): none).
-    `container_image`: what it runs. `trouble`: why its container does not run. `endpoints`: addresses for clients
-    of other listeners than the Internal one, by name. `mirror_problem`: why it can follow nothing of the upstream.
-    `mirror_bypassed`: groups of this cluster's that have members at the upstream, with their clients. `access`:
-    fingerprint of the users and ACLs that it was given ("": none yet; None: it takes none).
+    force, and can end at any moment. `steady_s`: seconds since it came UP, or since it was lost. `noticed_s`: how
+    long after its last word it was in doubt. `lost_peers`: pods that it does not hear. `fencing_token`: the highest
+    that it has seen (-1: none). `node`, `zone`: where it runs, "" if unknown. `outdated`: it runs an older template
+    than declared. `cordoned`: it, or its node, is about to be emptied. `fenced`: it is elected for nothing.
+    `hidden`: clients are not told of it. `node_lost`: its node is silent, which counts as one more witness for the
+    death of a SUSPECT pod. `uid`: tells pods of the same name apart. `cluster_id`, `layouts`: of the last image
+    that its volume has taken ("" and (): none). `container_image`: what it runs. `trouble`: why its container does
+    not run. `endpoints`: addresses for clients of other listeners than the Internal one, by name. `mirror_problem`:
+    why it can follow nothing of the upstream. `mirror_bypassed`: groups of this cluster's that have members at the
+    upstream, with their clients. `access`: fingerprint of the users and ACLs that it was given ("": none yet; None:
+    it takes none).
     """
 
     name: str
@@ -102,6 +103,7 @@ class PodView:
     fencing_token: int = -1
     lost_peers: frozenset[str] = frozenset()
     steady_s: float = 0.0
+    noticed_s: float = 0.0
     node: str = ""
     zone: str = ""
     outdated: bool = False

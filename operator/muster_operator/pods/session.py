@@ -60,7 +60,8 @@ class PodSession:
         self._changed = changed
         self._connection = Connection.UNSURE if info.api_address else Connection.DOWN
         self._detail = "" if info.api_address else "it has no address yet"
-        self._steady_since = clock.monotonic()
+        self._steady_since = self._heard_at = clock.monotonic()
+        self._noticed_s = 0.0
         self._status = PodStatus(info.name, info.node_id, "", "", "", "", ready=False)  # nothing is known yet
         self._replicas: dict[int, ReplicaStatus] = {}
         self._ended: Event | None = None
@@ -122,6 +123,7 @@ class PodSession:
             fencing_token=status.fencing_token,
             lost_peers=frozenset(status.lost_peers),
             steady_s=self._clock.monotonic() - self._steady_since,
+            noticed_s=self._noticed_s,
             node=info.node,
             zone=info.zone,
             outdated=info.outdated,
@@ -221,6 +223,7 @@ class PodSession:
         try:
             async with aclosing(self.client.watch(self._suspect_after_s)) as events:
                 async for each in events:
+                    self._heard_at = self._clock.monotonic()
                     if isinstance(each, StatusEvent):
                         self._take_status(each.status, first=not delivered)
                         delivered = True
@@ -258,6 +261,7 @@ class PodSession:
         self._detail = DETAILS[event] if in_doubt else ""
         if (self._connection is Connection.UP) != (before[0] is Connection.UP):
             self._steady_since = self._clock.monotonic()
+            self._noticed_s = self._steady_since - self._heard_at
         # A plan cannot act on UNSURE, and would only delay the reconnect that is under way.
         if (self._connection, self._detail) != before and self._connection is not Connection.UNSURE:
             self._changed()

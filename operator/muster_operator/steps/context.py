@@ -11,6 +11,7 @@ from muster_operator.attempts import Attempts
 from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
+from muster_operator.phases import Phases
 from muster_operator.plan.actions import WritePartitionStatus
 from muster_operator.plan.observation import CallKind, Observation
 from muster_operator.pods.sessions import PodSessions
@@ -39,6 +40,7 @@ class Memory:
 
     attempts: Attempts
     failovers: Failovers
+    phases: Phases
     image: MetadataImage | None = None
     token: int = -1
     """Fencing token of the last calls; it only rises."""
@@ -54,6 +56,8 @@ class Memory:
     """Seconds until a pod has been up, or away, for long enough to matter."""
     idle_since: dict[str, float] = field(default_factory=dict)
     """Since when fenced pods have led nothing (monotonic seconds)."""
+    leaderless: tuple[int, float] = (0, 0.0)
+    """How many partitions were without an active leader at the last look, and when that was (monotonic seconds)."""
     told_at: dict[str, float] = field(default_factory=dict)
     """When a step that must not do so all the time last did its work (monotonic seconds)."""
     said: dict[str, str] = field(default_factory=dict)

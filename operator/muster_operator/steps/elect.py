@@ -44,7 +44,8 @@ async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None
     timeout_s = parse_duration(context.seen.cluster.spec.failover.election_timeout)
     run = session.runs
     try:
-        response = await session.while_it_runs(session.client.elect(request, timeout_s))
+        with context.metrics.pod_call("elect"):
+            response = await session.while_it_runs(session.client.elect(request, timeout_s))
     except PodApiError as error:
         context.metrics.elections.labels("unanswered").inc(len(elections))
         _give_up(context, elections, str(error))
@@ -97,7 +98,8 @@ async def _resign(context: Context, pod: str, resignations: tuple[Resignation, .
     if session is None:
         return
     try:
-        await session.client.resign(ResignationsRequest(resignations))
+        with context.metrics.pod_call("resign"):
+            await session.client.resign(ResignationsRequest(resignations))
     except PodApiError as error:
         log.info("former_leader_not_told", pod=pod, error=str(error))
 

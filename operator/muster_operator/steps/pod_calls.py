@@ -42,7 +42,11 @@ async def _call(
 ) -> None:
     try:
         session = context.pods.get(context.key, pod)
-        if session is not None and not await session.while_it_runs(call(session)):
+        if session is None:
+            return
+        with context.metrics.pod_call(kind.value):
+            done = await session.while_it_runs(call(session))
+        if not done:
             await asyncio.sleep(rest_s)
     except PodApiError as error:
         log.info(failed, pod=pod, error=str(error))

@@ -61,7 +61,8 @@ async def _refresh(context: Context, pod: str) -> None:
         session = context.pods.get(context.key, pod)
         if session is not None:
             run = session.runs
-            session.learn_partitions(run, await session.client.partitions())
+            with context.metrics.pod_call("refresh"):
+                session.learn_partitions(run, await session.client.partitions())
     except PodApiError as error:
         log.info("positions_not_known", pod=pod, error=str(error))
     context.spawn(_rest(context, (CallKind.REFRESH, pod), PAUSE_S))

@@ -33,6 +33,7 @@ from muster_operator.attempts import SOON_S, Attempts
 from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
+from muster_operator.phases import Phases
 from muster_operator.plan.actions import Elect, WritePartitionStatus, WriteTopicStatus
 from muster_operator.plan.observation import Observation
 from muster_operator.steps import show
@@ -53,7 +54,7 @@ class Time:
 def context_at(time: Time) -> Context:
     unused = cast(Any, None)
     metrics = OperatorMetrics()
-    memory = Memory(Attempts(lambda: 0.5), Failovers(metrics))
+    memory = Memory(Attempts(lambda: 0.5), Failovers(metrics), Phases(metrics))
     clock = replace(Clock(), monotonic=time.monotonic)
     key = ClusterKey("ns", "c")
     seen = Observation("ns", "c")

@@ -413,6 +413,39 @@ async def test_metrics_count_elections_and_leaderless_partitions(town: World) ->
     assert 'muster_operator_leaderless_partitions{cluster="c",namespace="ns"} 0.0' in text
     assert "muster_operator_cas_conflicts_total" in text
     assert "muster_operator_election_seconds_count 6.0" in text
+    assert 'muster_operator_partitions{cluster="c",namespace="ns",state="Led"} 6.0' in text
+    assert 'muster_operator_last_success_timestamp_seconds{cluster="c",namespace="ns"}' in text
+    assert 'muster_operator_pod_call_seconds_count{call="elect"} 3.0' in text
+    assert "muster_operator_pod_call_errors_total{" not in text
+    assert value(town, "muster_operator_queue_seconds_count") > 0
+
+
+def value(town: World, name: str, **labels: str) -> float:
+    found = town.metrics.registry.get_sample_value(name, labels)
+    return found or 0.0
+
+
+async def test_metrics_tell_the_phases_of_a_failover_and_how_long_partitions_had_no_leader(town: World) -> None:
+    place = {"namespace": "ns", "cluster": "c"}
+    async with town.operator():
+        await town.until_ready()
+        assert value(town, "muster_operator_failover_phase_seconds_count", phase="noticed") == 0
+        before = value(town, "muster_operator_leaderless_seconds_total", **place)
+        await town.stop_pod(1)
+        await town.until_state(1, PartitionState.LEADERLESS)
+        await town.start_pod(1)
+        await town.until_ready()
+    assert value(town, "muster_operator_leaderless_seconds_total", **place) > before
+    assert value(town, "muster_operator_partitions", state="Led", **place) == 6
+
+
+async def test_gauges_of_a_cluster_that_is_gone_are_not_shown_any_more(town: World) -> None:
+    town.metrics.forget("ns", "never-seen")
+    async with town.operator():
+        await town.until_ready()
+    town.metrics.forget("ns", "c")
+    page = town.metrics.render().decode()
+    assert [line for line in page.splitlines() if 'cluster="c"' in line] == []
 
 
 @pytest.mark.parametrize(
@@ -427,4 +460,4 @@ async def test_metrics_count_elections_and_leaderless_partitions(town: World) ->
 def test_next_plan_comes_when_a_pod_has_been_up_or_away_for_long_enough(
     pods: list[PodView], seconds: float | None
 ) -> None:
-    assert _next_steady(cluster(2), tuple(pods)) == seconds
+    assert _next_steady(cluster(2), tuple(pods), {}, 0.0) == seconds
