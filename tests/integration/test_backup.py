@@ -33,7 +33,7 @@ from muster_coordinator.podapi.client import new_session
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 BACKUPS = int(os.environ.get("BACKUPS", "3"))
-CUTS = 100
+CUTS = 60
 SHAPE = ("--pods", "3", "--partitions", "6", "--transaction-partitions", "3", "--topic", "orders:3")
 TRANSACTIONS, PLAIN = 6, 3
 

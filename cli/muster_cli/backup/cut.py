@@ -23,6 +23,8 @@ HOLD_MS = 1500
 """A hold that takes longer has failed."""
 TRY_FOR_S = 60.0
 RETRY_S = 0.1
+REST, LONGEST_REST_S = 11, 20.0
+"""After a hold of some pods only, all must have had their rests: else there is always one that refuses."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,14 @@ async def take_cut(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     """Cut all logs at one moment. Raises CliError if that does not succeed within a minute."""
     deadline = time.monotonic() + TRY_FOR_S
     while True:
+        began = time.monotonic()
         try:
             return await _try(site, http)
         except (_AgainError, PodApiError) as error:
             if time.monotonic() > deadline:
                 raise CliError(f"no cut of all partitions for {TRY_FOR_S:.0f} s: {error}") from error
-        await asyncio.sleep(RETRY_S)
+        took_s = time.monotonic() - began
+        await asyncio.sleep(min(max(RETRY_S, REST * took_s), LONGEST_REST_S))
 
 
 async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
@@ -71,7 +75,7 @@ async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     name = secrets.token_hex(16)
     began, now_ms = time.monotonic(), time.time_ns() // 1_000_000
     try:
-        await asyncio.gather(*(pod.hold_markers(name, HOLD_MS) for pod in pods))
+        await _hold(pods, name)
         transactions = await _led(pods, TRANSACTIONS)
         groups = await _led(pods, OFFSETS)
     finally:
@@ -89,6 +93,15 @@ async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     if missing:
         raise _AgainError(f"no pod leads {', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}")
     return Cut(now_ms, held_ms, cluster_id, layout, len(pods), tuple(logs[number] for number in wanted))
+
+
+async def _hold(pods: Sequence[PodClient], name: str) -> None:
+    """Have all pods hold markers. Ends when all have answered: one that is asked to let them go before it holds them
+    would do so for the whole time. Raises PodApiError."""
+    answers = await asyncio.gather(*(pod.hold_markers(name, HOLD_MS) for pod in pods), return_exceptions=True)
+    for each in answers:
+        if isinstance(each, BaseException):
+            raise each
 
 
 async def _status(pods: Sequence[PodClient]) -> tuple[Layout, str]:
