@@ -40,6 +40,8 @@ def increased(counter: str, window: str) -> str:
     return f"increase({counter}[{window}]) > 0 or {counter} > 0 unless {counter} offset {window}"
 
 
+STATUS = "kubectl muster status $CLUSTER -n $NAMESPACE"
+DRAIN = "`kubectl muster drain $POD -n $NAMESPACE` takes its leaders off it meanwhile; `--undo` takes that back."
 PARTITIONS = "kubectl -n $NAMESPACE get offsetspartitions"
 CONDITIONS = "kubectl -n $NAMESPACE describe coordinatorcluster $CLUSTER"
 POD_LOG = "kubectl -n $NAMESPACE logs $POD --tail=200"
@@ -57,10 +59,11 @@ LEADERSHIP = (
         "Partitions had no active leader for a minute. A failover takes less than a second, so something keeps the "
         "operator from electing one.",
         "Groups of these partitions find no coordinator. They cannot commit, and their members cannot join.",
-        (PARTITIONS, CONDITIONS, OPERATOR_LOG),
+        (STATUS, PARTITIONS, CONDITIONS, OPERATOR_LOG),
         "The condition `Leaderless` and the message of each OffsetsPartition name the missing pods and why. "
-        "Bring a majority of the replicas back. If it is lost for good, follow [the steps for a lost "
-        "majority](operations.md#when-a-majority-of-replicas-is-lost-for-good).",
+        "`kubectl muster explain` says of each what happens next. Bring a majority of the replicas back. If it is lost "
+        "for good, `kubectl muster allow-data-loss` says what is left and asks ([a lost "
+        "majority](operations.md#when-a-majority-of-replicas-is-lost-for-good)).",
         "Every partition shows the state `Led`.",
     ),
     Alert(
@@ -83,8 +86,8 @@ LEADERSHIP = (
         "More than 100 leaderships were lost in an hour.",
         "Pods die, hang or lose one another repeatedly. One dead pod costs a failover of each partition that it led.",
         "Each failover interrupts the groups of its partition for a fraction of a second.",
-        (CONDITIONS, "kubectl -n $NAMESPACE get pods -o wide", POD_EVENTS),
-        "Find the pod that restarts: too little memory or CPU, a slow disk, or a node that fails.",
+        (STATUS, CONDITIONS, "kubectl -n $NAMESPACE get pods -o wide", POD_EVENTS),
+        "Find the pod that restarts: too little memory or CPU, a slow disk, or a node that fails. " + DRAIN,
         "No further failovers in `status.lastFailovers` of the CoordinatorCluster.",
     ),
     Alert(
@@ -179,7 +182,7 @@ STORAGE = (
         "The volume is full, read-only, or has I/O errors.",
         "Groups on the pod are served by other replicas. With one replica they get COORDINATOR_NOT_AVAILABLE.",
         (POD_LOG, "kubectl -n $NAMESPACE exec $POD -- df -h /var/lib/muster", POD_EVENTS),
-        "Free or add space (`spec.storage.size` may grow). With I/O errors replace the volume.",
+        "Free or add space (`spec.storage.size` may grow). With I/O errors replace the volume. " + DRAIN,
         "`muster_storage_writable` is 1; the pod tries again every second.",
     ),
     Alert(
@@ -230,7 +233,8 @@ REQUESTS = (
         "The disk is stuck, or no majority of replicas takes the records.",
         "Requests time out and are sent again. Nothing that was acknowledged is lost.",
         (PARTITIONS, POD_LOG),
-        "Look for `journal_write_slow` in the log, at the other replicas' pods, and at the CPU request of the pods.",
+        "Look for `journal_write_slow` in the log, at the other replicas' pods, and at the CPU request of the pods. "
+        "If the disk of one pod is slow: " + DRAIN,
         "`muster_commit_timeouts_total` no longer rises.",
     ),
     Alert(
