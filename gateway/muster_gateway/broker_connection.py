@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Protocol, cast
 
+from muster_coordinator.listener.rotation import ANSWER_UNIT_BYTES, Rotation
 from muster_gateway.answers import AnswerCutter, Pass, Whole
 from muster_gateway.apis import HINTS_SINCE
 from muster_gateway.caller import keep_alive
@@ -35,9 +36,10 @@ class Client(Protocol):
 
 
 class BrokerConnection(asyncio.Protocol):
-    """Takes requests before it is connected. `address_of`: for leader hints."""
+    """Takes requests before it is connected. `address_of`: for leader hints. Implements `rotation.Taking`: answers that
+    are read are read in turns."""
 
-    def __init__(self, client: Client, address_of: AddressOf, limit: int) -> None:
+    def __init__(self, client: Client, address_of: AddressOf, limit: int, rotation: Rotation) -> None:
         self.reading = ReadGate()
         self._client: Client | None = client
         self._address_of = address_of
@@ -45,6 +47,8 @@ class BrokerConnection(asyncio.Protocol):
         self._waiting: deque[Slot] = deque()
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
+        self._rotation = rotation
+        self._has_read = False  # an answer, in this turn
 
     @property
     def held(self) -> int:
@@ -65,8 +69,20 @@ class BrokerConnection(asyncio.Protocol):
         if self._cutter.blocked and self._client is not None and self._client.is_next(self._waiting[0]):
             self._feed(None)
 
+    def take_turn(self) -> None:
+        """Implements `rotation.Taking`."""
+        self._has_read = False
+        if self._cutter.blocked and self._client is not None:
+            self._feed(None)
+
+    def abort(self) -> None:
+        """Implements `rotation.Taking`. The client loses its connection, too."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self) -> None:
         self._client = None
+        self._rotation.forget(self)
         self._unsent.clear()
         if self._transport is not None:
             self._transport.abort()
@@ -95,6 +111,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._client is not None:
+            self._has_read = False
             self._feed(data)
 
     def pause_writing(self) -> None:
@@ -115,7 +132,10 @@ class BrokerConnection(asyncio.Protocol):
         if head.correlation_id != correlation_id:
             raise UpstreamError(f"an answer to request {correlation_id} where that to {head.correlation_id} is next")
         if slot.edit is not None:
-            return Whole()
+            if self._rotation.units > 0:
+                return Whole()
+            self._rotation.wait(self, self._has_read)
+            return None
         if self._client is None or not self._client.is_next(slot):
             return None
         hints_since = HINTS_SINCE.get(head.rule.key)
@@ -132,6 +152,8 @@ class BrokerConnection(asyncio.Protocol):
     def answer_whole(self, frame: bytes) -> None:
         slot = self._waiting.popleft()
         assert slot.edit is not None
+        self._has_read = True
+        self._rotation.units -= 1 + len(frame) // ANSWER_UNIT_BYTES
         slot.edit(slot, frame)
 
     def _feed(self, data: bytes | None) -> None:

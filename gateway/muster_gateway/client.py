@@ -9,6 +9,7 @@ from functools import partial
 from typing import Protocol, cast
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.rotation import Rotation
 from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_gateway import apis
 from muster_gateway.apis import Treatment
@@ -22,10 +23,11 @@ from muster_gateway.errors import ClientError, GatewayError, UpstreamError
 from muster_gateway.flow import Busy, ReadGate
 from muster_gateway.group_lane import Request
 from muster_gateway.group_requests import group_ids, refused
+from muster_gateway.intake import Intake
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Kind, Nodes, Role
 from muster_gateway.refusal_log import RefusalLog
-from muster_gateway.requests import RequestCutter, RequestHead
+from muster_gateway.requests import RequestHead
 from muster_gateway.rewriting import Announced, write_api_versions
 from muster_gateway.routes import Routes
 from muster_gateway.settings import GatewaySettings
@@ -35,6 +37,10 @@ from muster_gateway.upstream import Upstream
 
 COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted."""
+
+
+HELD_BACK = Busy.CLIENT_SLOW | Busy.BROKER_SLOW | Busy.TOO_MANY
+"""While one of these holds no request is taken, also of those that have come."""
 
 
 Show = Callable[[RequestHead, bytes], bytes | Coroutine[object, object, bytes]]
@@ -56,6 +62,7 @@ class Connections(Protocol):
     dialling: Dialling
     identify: Identify | None
     traffic: Traffic
+    rotation: Rotation
     refusals: RefusalLog
 
     def opened(self, client: ClientConnection) -> bool:
@@ -68,8 +75,8 @@ class Connections(Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """Implements `requests.RequestSink` and `broker_connection.Client`. `user`: who has logged in at the gateway, or
-    has shown its certificate; "": nobody. `peer`: its address and port."""
+    """Implements `requests.RequestSink`, `broker_connection.Client` and `rotation.Taking`. `user`: who has logged in at
+    the gateway, or has shown its certificate; "": nobody. `peer`: its address and port."""
 
     def __init__(self, shared: Connections, role: Role, user: str = "") -> None:
         self.user = user
@@ -77,7 +84,7 @@ class ClientConnection(asyncio.Protocol):
         self.last_active_s = asyncio.get_running_loop().time()
         self._shared = shared
         self._role = role
-        self._cutter = RequestCutter(self, shared.settings.max_read_bytes)
+        self._intake = Intake(self, self, shared.rotation, shared.settings.max_read_bytes, self._has_room)
         self._slots: deque[Slot] = deque()
         self._slots_held = 0
         self._reading = ReadGate()
@@ -124,14 +131,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_active_s = asyncio.get_running_loop().time()
-        try:
-            self._cutter.feed(data)
-        except ClientError as error:
-            self._fail(error.reason, error)
-            return
-        if len(self._slots) >= self._shared.settings.max_in_flight:
-            self._reading.close(Busy.TOO_MANY)
-        self._count()
+        self._take(data)
 
     def eof_received(self) -> bool:
         """What was asked for is answered, as by a broker; not with TLS, where asyncio closes the connection."""
@@ -149,6 +149,34 @@ class ClientConnection(asyncio.Protocol):
         self._reading.open(Busy.CLIENT_SLOW)
         if self._broker is not None:
             self._broker.reading.open(Busy.CLIENT_SLOW)
+        self._intake.wait()
+
+    # -- turns --------------------------------------------------------------------------------------------------------
+
+    def take_turn(self) -> None:
+        """Implements `rotation.Taking`."""
+        if self._transport is not None:
+            self._take(None)
+
+    def _take(self, data: bytes | None) -> None:
+        try:
+            self._intake.take(data)
+        except ClientError as error:
+            self._fail(error.reason, error)
+            return
+        if len(self._slots) >= self._shared.settings.max_in_flight:
+            self._reading.close(Busy.TOO_MANY)
+        if self._intake.waits:
+            self._reading.close(Busy.WAITS)
+        else:
+            self._reading.open(Busy.WAITS)
+            self._close_if_done()
+        self._count()
+
+    def _has_room(self) -> bool:
+        if self._reading.is_closed(HELD_BACK):
+            return False
+        return len(self._slots) < self._shared.settings.max_in_flight and self._transport is not None
 
     # -- RequestSink --------------------------------------------------------------------------------------------------
 
@@ -167,6 +195,7 @@ class ClientConnection(asyncio.Protocol):
     def whole(self, head: RequestHead, frame: bytes) -> None:
         if self._transport is None:
             return
+        self._intake.was_read(len(frame))
         treatment = head.rule.treatment
         if treatment is Treatment.GROUP:
             self._group(head, frame)
@@ -317,6 +346,7 @@ class ClientConnection(asyncio.Protocol):
             transport.write(cast(bytes, slot.answer))
         if len(slots) < self._shared.settings.max_in_flight:
             self._reading.open(Busy.TOO_MANY)
+            self._intake.wait()
         if slots and self._broker is not None:
             self._broker.go_on()
         self._close_if_done()
@@ -328,7 +358,9 @@ class ClientConnection(asyncio.Protocol):
         """The connection to the broker that this port stands for, or to any broker."""
         if self._broker is None:
             shared = self._shared
-            self._broker = BrokerConnection(self, shared.nodes.broker_address, shared.settings.max_read_bytes)
+            self._broker = BrokerConnection(
+                self, shared.nodes.broker_address, shared.settings.max_read_bytes, shared.rotation
+            )
             if self._transport is not None:
                 self._reading.close(Busy.BROKER_SLOW)
                 task = asyncio.get_running_loop().create_task(self._connect(self._broker))
@@ -356,6 +388,7 @@ class ClientConnection(asyncio.Protocol):
             self._reading.close(Busy.BROKER_SLOW)
         else:
             self._reading.open(Busy.BROKER_SLOW)
+            self._intake.wait()
 
     def broker_failed(self, error: UpstreamError) -> None:
         self._fail("broker_answer_malformed", error)
@@ -367,12 +400,13 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._broker = None
             self._reading.open(Busy.BROKER_SLOW)
+            self._intake.wait()
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
-        return not self._slots
+        return not self._slots and not self._intake.waits
 
     def close(self, reason: str) -> None:
         """What has been written is sent; what waits is not answered."""
@@ -395,11 +429,12 @@ class ClientConnection(asyncio.Protocol):
             self.close(reason)
 
     def _close_if_done(self) -> None:
-        if not self._slots and (self._ended or self._login_over):
+        if self.is_idle and (self._ended or self._login_over):
             self.close("client_ended" if self._ended else "login_over")
 
     def _drop(self) -> None:
         self._transport = None
+        self._intake.close()
         self._slots.clear()
         self._slots_held = 0
         if self._broker is not None:
@@ -415,7 +450,7 @@ class ClientConnection(asyncio.Protocol):
         """Report what this connection holds."""
         held = 0
         if self._transport is not None:
-            held = self._cutter.held + self._slots_held + (self._broker.held if self._broker is not None else 0)
+            held = self._intake.held + self._slots_held + (self._broker.held if self._broker is not None else 0)
         if held <= COUNTED_BYTES:
             held = 0
         if held != self.held_bytes:

@@ -19,6 +19,8 @@ class Busy(IntFlag):
     """The next answer is not the one that the client waits for."""
     ENDED = 16
     """The other side sends no more."""
+    WAITS = 32
+    """What has come waits for the connection's turn."""
 
 
 class ReadGate:
@@ -29,6 +31,10 @@ class ReadGate:
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._reasons = Busy(0)
+
+    def is_closed(self, reasons: Busy) -> bool:
+        """Whether one of these holds."""
+        return bool(self._reasons) and bool(self._reasons & reasons)
 
     def attach(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -7,6 +7,7 @@ from collections import Counter
 
 import structlog
 
+from muster_coordinator.listener.rotation import Rotation
 from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.security.handshakes import Door, Listening, listen
 from muster_coordinator.tuning.descriptors import descriptor_shares
@@ -59,6 +60,7 @@ class Gateway:
         self.refused: dict[str, Counter[str]] = {"upstream": to_brokers.failed, "muster": to_pods.failed}
         """Connections of the gateway's own, by cluster and reason."""
         self.traffic = Traffic()
+        self.rotation = Rotation()
         self.refusals = RefusalLog()
         self.ended: Counter[str] = Counter()
         """Connections that ended, by reason."""

@@ -7,6 +7,7 @@ is read whole (bounded), or the first bytes of one that is not.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from muster_coordinator.wire.errors import WireError
@@ -53,15 +54,18 @@ class RequestSink(Protocol):
 class RequestCutter:
     """After an error it must not be fed again."""
 
-    __slots__ = ("_held", "_left", "_limit", "_need", "_sink")
+    __slots__ = ("_held", "_left", "_limit", "_may_begin", "_need", "_sink", "stopped")
 
-    def __init__(self, sink: RequestSink, limit: int) -> None:
-        """`limit`: most bytes of a request that is read whole."""
+    def __init__(self, sink: RequestSink, limit: int, may_begin: Callable[[], bool] = lambda: True) -> None:
+        """`limit`: most bytes of a request that is read whole. `may_begin`: whether another request may be taken now;
+        if not, the cutter stops before it."""
         self._sink = sink
+        self._may_begin = may_begin
         self._limit = limit
         self._held = bytearray()
         self._need = _LENGTH_SIZE
         self._left = 0  # of a request that passes unread
+        self.stopped = False  # before a request, until `resume`
 
     @property
     def held(self) -> int:
@@ -70,6 +74,9 @@ class RequestCutter:
 
     def feed(self, data: bytes) -> None:
         """Raises ClientError."""
+        if self.stopped:
+            self._held += data
+            return
         if self._left >= len(data):
             self._left -= len(data)
             self._sink.forward(data)
@@ -84,6 +91,13 @@ class RequestCutter:
         if position < len(data):
             self._held += data[position:]
 
+    def resume(self) -> None:
+        """Another request may be taken. Raises ClientError."""
+        self.stopped = False
+        data = bytes(self._held)
+        self._held = bytearray()
+        self.feed(data)
+
     def _cut(self, data: bytes) -> int:
         """Gives the sink what can be given; returns where the rest begins, for which `_need` bytes are needed."""
         self._need = _LENGTH_SIZE
@@ -97,6 +111,9 @@ class RequestCutter:
                 continue
             if size - position < _HEAD.size:
                 self._need = self._need_of_head(data, position)
+                break
+            if not self._may_begin():
+                self.stopped = True
                 break
             begun = self._request(data, passed, position)
             if begun is None:

@@ -51,6 +51,18 @@ def cut(pieces: list[bytes]) -> Recorded:
     return sink
 
 
+def cut_with_stops(pieces: list[bytes], stops: list[bool]) -> Recorded:
+    """Before a request the cutter stops as often as `stops` says so."""
+    sink, left = Recorded(), list(stops)
+    cutter = RequestCutter(sink, LIMIT, lambda: not (left and left.pop()))
+    for piece in pieces:
+        cutter.feed(piece)
+    while cutter.stopped:
+        cutter.resume()
+    assert cutter.held == 0
+    return sink
+
+
 def produce(version: int, acks: int, transactional_id: str | None, records: int, correlation_id: int) -> bytes:
     topics = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(records)}]}]
     return frames.request(
@@ -78,7 +90,8 @@ UNKNOWN_VERSION = struct.pack(">hhih", apis.API_VERSIONS, 5, 8, -1) + b"\x00"
 @given(data=st.data())
 def test_every_cut_of_the_stream_gives_the_same(data: st.DataObject) -> None:
     order = data.draw(st.permutations([*PASSED, *READ, UNKNOWN_VERSION]))
-    sink = cut(data.draw(frames.chunks(b"".join(framed(each) for each in order))))
+    pieces = data.draw(frames.chunks(b"".join(framed(each) for each in order)))
+    sink = cut_with_stops(pieces, data.draw(st.lists(st.booleans(), max_size=20)))
 
     assert bytes(sink.passed) == b"".join(framed(each) for each in order if each in PASSED)
     assert sink.wholes == [each for each in order if each in READ]
