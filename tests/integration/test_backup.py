@@ -199,6 +199,24 @@ def test_killed_command_leaves_nothing_that_counts_and_no_marker_waiting(
     verified(store)
 
 
+def test_full_disk_is_said_and_leaves_nothing_that_counts(cluster: LocalCluster, load: Load, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: the write of a segment fails half-way."""
+    store = tmp_path / "store"
+    command = [sys.executable, "-m", "muster_cli", "backup", "create", "--data-dir", str(cluster.data)]
+    for kibibytes in (1, 4):
+        code = f'ulimit -f {kibibytes}; exec "$@"'
+        done = subprocess.run(
+            ["bash", "-c", code, "-", *command, "--store", str(store)], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.splitlines()[-1].startswith("Error: ")
+        assert "File too large" in done.stderr
+    assert muster("backup", "list", "--store", str(store)).stdout == "no backup\n"
+    create(cluster, str(store))
+    verified(str(store))
+    assert not list(store.rglob("*.part"))
+
+
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     if compiled() is None:
@@ -309,3 +327,34 @@ def test_restored_cluster_is_resharded_backed_up_and_restored_again(
         wait_until(lambda: goes_on.done > 30 or bool(goes_on.failures), "clients go on")
         goes_on.stop()
         assert goes_on.failures == []
+
+
+COMPACTED = (
+    *("--config", "offsets.topic.segment.bytes=20000", "--config", "log.cleaner.min.cleanable.ratio=0.1"),
+    *("--config", "log.cleaner.backoff.ms=20"),
+)
+
+
+def test_backups_of_logs_that_are_compacted_meanwhile_are_whole_and_incremental(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    with LocalCluster(tmp_path / "data", *SHAPE, *COMPACTED) as cluster:
+        load = Load(cluster.wait_ready(), TRANSACTIONS, PLAIN)
+        try:
+            wait_until(lambda: any((tmp_path / "data" / "pods").rglob("muster.cleaner")), "a log was compacted")
+            for _ in range(3):
+                before = load.known()
+                create(cluster, store)
+                after = load.known()
+        finally:
+            load.stop()
+        create(cluster, store)
+        arguments = ("backup", "create", "--data-dir", str(cluster.data), "--store", store, "--json")
+        again = json.loads(muster(*arguments).stdout)
+        assert (again["sent"], again["bytes"] > 0) == (0, True)
+    assert load.failures == []
+    verified(store)
+    backups = read_catalog(DirectoryStore(Path(store))).backups
+    assert max(len(partition.segments) for partition in backups[2].partitions) > 2
+    restored(store, backups[2].id, tmp_path / "again")
+    with LocalCluster(tmp_path / "again", "--topic", "orders:3") as last:
+        check(last.wait_ready(), before, after, load.aborted)

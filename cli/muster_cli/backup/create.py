@@ -55,6 +55,8 @@ async def create_backup(
                 try:
                     partitions = await _copied(cut, copier, progress)
                     break
+                except OSError as error:
+                    raise CliError(f"{error.filename or scratch}: {error.strerror or error}") from error
                 except ChangedError as error:
                     if attempt == CUTS_MAX:
                         raise CliError(f"the logs changed during each of {CUTS_MAX} attempts: {error}") from error
