@@ -358,7 +358,8 @@ class UpstreamSettings:
     upstream_sasl_dir: str = _path()
     """With SASL: an absolute path, a directory with the files `username` and `password` (as in a Secret of type
     kubernetes.io/basic-auth), for OAUTHBEARER `token`, which somebody renews. A changed file counts for the next
-    connection. The account needs READ and DESCRIBE on the topic `__consumer_offsets`."""
+    connection. The account needs READ and DESCRIBE on the topic `__consumer_offsets`, and DESCRIBE on topics of groups
+    of the consumer protocol at Muster."""
 
     upstream_ssl_truststore_location: str = _path()
     """With TLS: an absolute path, a file with the CA certificates (PEM) that sign those of the brokers; read again

@@ -225,12 +225,8 @@ class ClientConnection(asyncio.Protocol):
             self._ask_broker(Slot(head), frame)
         elif not all(here):  # no client does that: FindCoordinator names another node for each kind
             self._answer_now(head, refused(head, frame, ErrorCode.NOT_COORDINATOR))
-        elif (
-            head.rule.key == apis.TXN_OFFSET_COMMIT and not self._shared.settings.transactions
-        ) or head.rule.key == apis.CONSUMER_GROUP_HEARTBEAT:
+        elif head.rule.key == apis.TXN_OFFSET_COMMIT and not self._shared.settings.transactions:
             self._answer_now(head, refused(head, frame, ErrorCode.UNSUPPORTED_VERSION))
-        elif head.rule.key == apis.CONSUMER_GROUP_DESCRIBE:
-            self._answer_now(head, refused(head, frame, ErrorCode.GROUP_ID_NOT_FOUND))
         else:
             self._ask_muster(head, frame, groups[0])
 

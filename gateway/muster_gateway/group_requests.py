@@ -26,9 +26,9 @@ _MOVED = frozenset(
         int(ErrorCode.NOT_COORDINATOR),
     }
 )
-_JOIN_HAS_MEMBER_ID_REQUIRED = 4
+_NAMES_MEMBER_SINCE = {apis.JOIN_GROUP: 4, apis.CONSUMER_GROUP_HEARTBEAT: 1}
+"""First version in which a member that joins has an id already, or gets one before it is a member."""
 _OFFSET_FETCH_HAS_GROUPS = 8
-_CLASSIC_ONLY = "Groups at Muster have the classic protocol only: set group.protocol=classic."
 
 
 def group_ids(head: RequestHead, frame: bytes) -> tuple[str, ...]:
@@ -54,14 +54,15 @@ def _group_ids(head: RequestHead, frame: bytes) -> tuple[str, ...]:
 def is_repeatable(head: RequestHead, frame: bytes) -> bool:
     """Whether a request may be carried out twice, as by a client that was not answered and asks again.
 
-    A member that joins without a member id becomes a member each time, before version 4 (KIP-394), and the first of
-    them would hold up the group until its session ends. All others name their member and generation, or change
-    nothing the second time.
+    A member that joins without a member id becomes a member each time, before version 4 (KIP-394) and, with the
+    consumer protocol, in version 0 (KIP-1082), and the first of them would hold up the group until its session ends.
+    All others name their member and generation or epoch, or change nothing the second time.
     """
-    if head.rule.key != apis.JOIN_GROUP or head.version >= _JOIN_HAS_MEMBER_ID_REQUIRED:
+    names_member_since = _NAMES_MEMBER_SINCE.get(head.rule.key, 0)
+    if head.version >= names_member_since:
         return True
     request = _decoded(frame)
-    assert isinstance(request, m.JoinGroupRequest)
+    assert isinstance(request, m.JoinGroupRequest | c.ConsumerGroupHeartbeatRequest)
     return bool(request.member_id)
 
 
@@ -138,6 +139,11 @@ def _of_offset_fetch(reader: Reader, version: int) -> int:
     return codes[0] if len(codes) == 1 else 0
 
 
+def _of_only_consumer_group(reader: Reader, version: int) -> int:
+    reader.int32()
+    return _first_of_one(reader, reader.int16)
+
+
 def _of_only_described(reader: Reader, version: int) -> int:
     if version >= 1:
         reader.int32()
@@ -174,6 +180,8 @@ _ERROR_OF: dict[int, Callable[[Reader, int], int]] = {
     apis.DELETE_GROUPS: _of_only_deleted,
     apis.TXN_OFFSET_COMMIT: _of_first_partition(0),
     apis.OFFSET_DELETE: _of_offset_delete,
+    apis.CONSUMER_GROUP_HEARTBEAT: _after_throttle(0),
+    apis.CONSUMER_GROUP_DESCRIBE: _of_only_consumer_group,
 }
 
 
@@ -200,9 +208,6 @@ def _response(request: object, code: ErrorCode) -> object:
         return w.OtherProtocolResponse(int(code), "")
     if isinstance(request, c.ConsumerGroupDescribeRequest):
         return c.ConsumerGroupDescribeResponse(tuple([refusal(each, code) for each in request.groups]))  # type: ignore[misc]
-    if isinstance(request, c.ConsumerGroupHeartbeatRequest):
-        said = _CLASSIC_ONLY if code == ErrorCode.UNSUPPORTED_VERSION else ""
-        return c.ConsumerGroupHeartbeatResponse(int(code), said)
     return refusal(request, code)
 
 

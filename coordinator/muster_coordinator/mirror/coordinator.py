@@ -69,15 +69,19 @@ _WRITES = (
 
 
 class MirrorCoordinator:
-    """Implements `state_machine.StateMachine`. `serves`: whether a group is Muster's; `groups` was made with it."""
+    """Implements `state_machine.StateMachine`. `serves`: whether a group is Muster's; `groups` was made with it.
+    `knows_topics`: whether the upstream has said which topics there are."""
 
-    def __init__(self, groups: GroupCoordinator, serves: Callable[[str], bool]) -> None:
+    def __init__(
+        self, groups: GroupCoordinator, serves: Callable[[str], bool], knows_topics: Callable[[], bool]
+    ) -> None:
         self.groups = groups
         self.position = MirrorPosition()
         self.has_strays = False
         """Records of Kafka's groups came after the position: the leader that appended them ended before it appended the
         next position."""
         self._serves = serves
+        self._knows_topics = knows_topics
         self._decode = groups.new_decoder()
         self._taken_in = 0
         self._left_out = 0
@@ -87,6 +91,9 @@ class MirrorCoordinator:
             operations[read] = partial(self._read, operations[read])
         for write in _WRITES:
             operations[write] = partial(self._write, operations[write])
+        operations[c.ConsumerGroupHeartbeatRequest] = partial(
+            self._consumer_heartbeat, operations[c.ConsumerGroupHeartbeatRequest]
+        )
         operations[m.ListGroupsRequest] = partial(self._list, operations[m.ListGroupsRequest])
         operations[TakeInRequest] = self._take_in
         operations[TakeBackRequest] = self._take_back
@@ -110,6 +117,15 @@ class MirrorCoordinator:
     def _write(self, operation: Operation, request: Any, token: Token, now_ms: int) -> Result:
         if not self._serves(request.group_id):
             return Result(response=refusal(request, ErrorCode.NOT_COORDINATOR))
+        return operation(request, token, now_ms)
+
+    def _consumer_heartbeat(
+        self, operation: Operation, request: c.ConsumerGroupHeartbeatRequest, token: Token, now_ms: int
+    ) -> Result:
+        """Topics that are not known yet must not count for topics that are gone: members would have to give all back.
+        Who leaves may."""
+        if request.member_epoch >= c.JOINING_EPOCH and self._serves(request.group_id) and not self._knows_topics():
+            return Result(response=refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return operation(request, token, now_ms)
 
     # -- the mirror ----------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ from muster_coordinator.pod.marker_writer import MarkerWriter
 from muster_coordinator.pod.mirroring.connection import CLIENT_ID
 from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.mirror import Mirror
+from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.pod.regex_resolver import RegexResolver
@@ -125,7 +126,9 @@ async def _start(
     connections = PodConnections(network, 2 * settings.shard.offsets_commit_timeout_ms / 1000)
     stack.callback(connections.stop)
     markers = MarkerWriter(view, partitions.shards, connections)
-    regexes = RegexResolver(partitions.shards, DeclaredTopics(view).names, clock.wall_ms)
+    upstream_topics = UpstreamTopics()
+    topics = upstream_topics if settings.upstream.upstream_bootstrap else DeclaredTopics(view)
+    regexes = RegexResolver(partitions.shards, topics.names, clock.wall_ms)
     stack.callback(regexes.close)
     descriptors = _descriptor_shares(settings)
     disk = OsDisk(SpareDescriptors())
@@ -136,7 +139,7 @@ async def _start(
         _manager_settings(settings, boot_id),
         clock,
         network,
-        _machines(settings, view, markers, regexes, DeclaredTopics(view)),
+        _machines(settings, view, markers, regexes, topics),
         events,
         must_restart=stop.set,
     )
@@ -172,7 +175,7 @@ async def _start(
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
-    mirror = _mirror(settings, manager, view, clock, stack, health, events)
+    mirror = _mirror(settings, manager, view, clock, stack, health, upstream_topics, events)
     metrics = PodMetrics(listeners, manager, network, mirror).render
     api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
@@ -232,6 +235,7 @@ def _mirror(
     clock: SystemClock,
     stack: AsyncExitStack,
     health: MirrorHealth,
+    topics: UpstreamTopics,
     events: PodEvents,
 ) -> Mirror | None:
     upstream = settings.upstream
@@ -250,6 +254,7 @@ def _mirror(
         lambda: view.offsets_partitions,
         clock,
         health,
+        topics,
         events.pod_changed,
     )
     stack.callback(mirror.stop)
@@ -269,7 +274,7 @@ def _machines(
     view: ClusterView,
     markers: MarkerWriter,
     regexes: RegexResolver,
-    topics: DeclaredTopics,
+    topics: DeclaredTopics | UpstreamTopics,
 ) -> Callable[[int], StateMachine]:
     """Which state machine runs a partition: the one place that asks."""
     upstream = settings.upstream
@@ -292,7 +297,7 @@ def _machines(
         if not upstream.upstream_bootstrap:
             return GroupCoordinator(settings.groups, view, new_suffix, consumers=new_consumers(number))
         groups = GroupCoordinator(settings.groups, view, new_suffix, serves, new_consumers(number))
-        return MirrorCoordinator(groups, serves)
+        return MirrorCoordinator(groups, serves, lambda: isinstance(topics, UpstreamTopics) and topics.known)
 
     return new_machine
 

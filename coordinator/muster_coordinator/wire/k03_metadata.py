@@ -157,8 +157,8 @@ def _element(version: int, partitions: SpreadPartitions, index: int) -> bytes:
     return writer.so_far()
 
 
-def encode_request(names: tuple[str, ...]) -> bytes:
-    """The body of a request to a broker for topics by their names, in MIRROR_VERSION."""
+def encode_request(names: tuple[str, ...] | None) -> bytes:
+    """The body of a request to a broker for topics by their names, or for all of them, in MIRROR_VERSION."""
     writer = Writer(API.flexible(MIRROR_VERSION))
 
     def topic(name: str) -> None:
@@ -166,7 +166,10 @@ def encode_request(names: tuple[str, ...]) -> bytes:
         writer.string(name)
         writer.tagged_fields()
 
-    writer.array(names, topic)
+    if names is None:
+        writer.null_array()
+    else:
+        writer.array(names, topic)
     writer.boolean(False)  # allow_auto_topic_creation
     writer.boolean(False)  # include_topic_authorized_operations
     return writer.done()

@@ -319,16 +319,19 @@ async def test_each_group_is_listed_by_the_nodes_of_the_coordinator_that_serves_
             client.close()
 
 
-async def test_member_of_the_consumer_protocol_is_refused_in_a_group_at_muster() -> None:
-    joining = {"group_id": "m-1", "member_id": "a", "member_epoch": 0, "rebalance_timeout": 1}
-    more = {"subscribed_topic_names": ("t",), "topic_partitions": (), "server_assignor": None}
-    frame = frames.request(apis.CONSUMER_GROUP_HEARTBEAT, 1, {**joining, **more})
-    front = Server(0, echo)
-    async with front as broker, Server(1, echo) as pod, gateway(broker, pod) as (_, port):
+async def test_members_of_the_consumer_protocol_go_to_the_coordinator_of_their_group() -> None:
+    async def stay(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
+        return frames.answer(apis.CONSUMER_GROUP_HEARTBEAT, 1, {"heartbeat_interval": 5_000}, correlation_id)
+
+    front = Server(0, stay)
+    async with front as broker, Server(1, stay) as pod, gateway(broker, pod) as (_, port):
         client = await Client.connect(port)
-        client.writer.write(framed(frame))
-        assert b"set group.protocol=classic" in await client.receive()
-        assert not pod.requests
+        for group, server in (("m-1", pod), ("k-1", broker)):
+            joining = {"group_id": group, "member_id": "a", "member_epoch": 0, "rebalance_timeout": 1}
+            more = {"subscribed_topic_names": ("t",), "topic_partitions": (), "server_assignor": None}
+            client.writer.write(framed(frames.request(apis.CONSUMER_GROUP_HEARTBEAT, 1, {**joining, **more})))
+            await client.receive()
+            assert server.requests.pop()[0] == apis.CONSUMER_GROUP_HEARTBEAT
         client.close()
 
 

@@ -27,9 +27,7 @@ AT_MUSTER = [
     if version >= APIS[key].min_version
 ]
 RETRIED = [
-    (key, version)
-    for key, version in AT_MUSTER
-    if key not in (apis.TXN_OFFSET_COMMIT, apis.CONSUMER_GROUP_HEARTBEAT, apis.CONSUMER_GROUP_DESCRIBE)
+    (key, version) for key, version in AT_MUSTER if key not in (apis.TXN_OFFSET_COMMIT, apis.CONSUMER_GROUP_HEARTBEAT)
 ]
 
 
@@ -119,6 +117,15 @@ def test_a_join_without_a_member_id_is_sent_once_before_members_get_one(
         },
     )
     assert is_repeatable(frames.head(apis.JOIN_GROUP, version), frame) is repeatable
+
+
+@pytest.mark.parametrize(("version", "member_id", "repeatable"), [(0, "", False), (0, "m-1", True), (1, "", True)])
+def test_a_consumer_that_joins_without_an_id_is_sent_once(version: int, member_id: str, repeatable: bool) -> None:
+    values = {"group_id": "g", "member_id": member_id, "member_epoch": 0, "server_assignor": None}
+    frame = frames.request(
+        apis.CONSUMER_GROUP_HEARTBEAT, version, {**values, "subscribed_topic_names": ("t",), "topic_partitions": ()}
+    )
+    assert is_repeatable(frames.head(apis.CONSUMER_GROUP_HEARTBEAT, version), frame) is repeatable
 
 
 @FEW

@@ -269,7 +269,7 @@ def new_groups(serves: Callable[[str], bool] = lambda _: True) -> GroupCoordinat
 
 
 def new_machine(serves: Callable[[str], bool] = lambda _: False) -> MirrorCoordinator:
-    return MirrorCoordinator(new_groups(serves), serves)
+    return MirrorCoordinator(new_groups(serves), serves, lambda: True)
 
 
 def replay(machine: StateMachine, batches: list[RecordBatch]) -> None:

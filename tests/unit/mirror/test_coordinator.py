@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.groups.consumer.consumer_harness import ConsumerHarness
 from tests.unit.groups.harness import CONSUMER
-from tests.unit.mirror.harness import DAY_MS, MemoryWriter, MirrorShard, Upstream, new_machine, replay
+from tests.unit.mirror.harness import DAY_MS, MemoryWriter, MirrorShard, Upstream, new_groups, new_machine, replay
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.mirror.coordinator import TAKEN_BACK_AT_ONCE
+from muster_coordinator.mirror.coordinator import TAKEN_BACK_AT_ONCE, MirrorCoordinator
 from muster_coordinator.mirror.following import ReadAgain
 from muster_coordinator.mirror.requests import TakeBackRequest, TakeInRequest
 from muster_coordinator.records.batch import encode_batch, read_batch
@@ -51,6 +51,25 @@ def test_reads_are_refused_until_the_end_was_reached_once() -> None:
     assert mirror.ask(fetch("g")).topics == (("t", ((0, 7, -1, "", 0),)),)
     assert mirror.ask(m.DescribeGroupRequest("g", 5)).group_state == "Empty"
     assert [group.group_id for group in mirror.ask(m.ListGroupsRequest()).groups] == ["g"]
+
+
+def test_member_of_the_consumer_protocol_waits_until_the_topics_are_known() -> None:
+    known: list[bool] = []
+    machine = MirrorCoordinator(new_groups(lambda _: True), lambda _: True, lambda: bool(known))
+
+    def beat(epoch: int) -> int:
+        asked = c.ConsumerGroupHeartbeatRequest("g", "a", epoch, None, None, 1, ("t",), None, None, (), "c", "/1", 1)
+        result = machine.operations[c.ConsumerGroupHeartbeatRequest](asked, object(), 0)
+        for record in result.records:
+            machine.replay(record[2], 0, 0)  # type: ignore[index]
+        return int(result.response.error_code)  # type: ignore[union-attr]
+
+    assert beat(c.JOINING_EPOCH) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    known.append(True)
+    assert beat(c.JOINING_EPOCH) == 0
+    known.clear()
+    assert beat(2) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert beat(c.LEAVING_EPOCH) == 0, "who leaves needs no topics"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.mirror import Mirror
+from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.mirroring.upstream import Topic
 from muster_coordinator.settings import UpstreamSettings
 
@@ -29,7 +30,15 @@ class Told:
         self.looks = 0
         settings = UpstreamSettings(f"127.0.0.1:{free_ports(1)[0]}", upstream_fetch_wait_ms=10)
         self.mirror = Mirror(
-            settings, Connector(settings.outgoing, "test"), 1.0, {}, lambda: range(3), self, self.health, self._changed
+            settings,
+            Connector(settings.outgoing, "test"),
+            1.0,
+            {},
+            lambda: range(3),
+            self,
+            self.health,
+            UpstreamTopics(),
+            self._changed,
         )
         monkeypatch.setattr(self.mirror._upstream, "look", self._look)
 

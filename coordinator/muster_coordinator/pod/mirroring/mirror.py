@@ -21,6 +21,7 @@ from muster_coordinator.pod.mirroring.bypass_log import BypassLog
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.health import MirrorHealth
+from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.mirroring.upstream import Topic, UpstreamCluster
 from muster_coordinator.podapi.mirror import MirrorAnswer
 from muster_coordinator.requests.cluster import ListOffsetsRequest
@@ -36,6 +37,8 @@ logger = structlog.get_logger(__name__)
 PARTITION_BYTES = 128 << 10
 """The bytes of one answer for each partition: a few milliseconds of work for the event loop."""
 FETCH_BYTES = 512 << 10
+TOPICS_EVERY = 20
+"""How many rests lie between two looks at the upstream's topics: 5 s by default. A new partition has consumers then."""
 BYPASSES_NAMED = 3
 """Groups in a pod's status that are used at the upstream; the log has all."""
 _EARLIEST = -2
@@ -45,7 +48,8 @@ _CONSUMER = -1
 
 
 class Mirror:
-    """`partitions`: our numbers of the offsets partitions, as the image has them. `changed` is called when a problem
+    """`partitions`: our numbers of the offsets partitions, as the image has them. `topics` are kept up to date.
+    `changed` is called when a problem
     or a bypass begins or ends, which is in `health` then."""
 
     def __init__(
@@ -57,9 +61,11 @@ class Mirror:
         partitions: Callable[[], range],
         clock: Clock,
         health: MirrorHealth,
+        topics: UpstreamTopics,
         changed: Callable[[], None],
     ) -> None:
         self._settings = settings
+        self._topics = topics
         self._connector = connector
         self._health = health
         self._changed = changed
@@ -74,15 +80,17 @@ class Mirror:
         self._followed: dict[int, Followed] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._listing: asyncio.Task[None] | None = None
         self._look_again = asyncio.Event()
         self._bypasses = BypassLog(clock, settings.upstream_fetch_wait_ms)
         self._problem = "the upstream was not asked yet"
 
     def start(self) -> None:
         self._looking = asyncio.get_running_loop().create_task(self._look())
+        self._listing = asyncio.get_running_loop().create_task(self._list_topics())
 
     def stop(self) -> None:
-        for task in (self._looking, *self._tasks.values()):
+        for task in (self._looking, self._listing, *self._tasks.values()):
             if task is not None:
                 task.cancel()
         self.barrier.stop()
@@ -135,6 +143,19 @@ class Mirror:
             self._start_tasks()
             await asyncio.sleep(self._pace_s)
             await self._look_again.wait()
+
+    async def _list_topics(self) -> None:
+        """`topics` are those of the upstream, as long as it can be asked."""
+        problem = ""
+        while True:
+            try:
+                self._topics.take(await self._upstream.topics())
+                problem = ""
+            except UpstreamError as error:
+                if str(error) != problem:
+                    logger.warning("mirror_topics", problem=str(error))
+                problem = str(error)
+            await asyncio.sleep(self._pace_s if problem else TOPICS_EVERY * self._pace_s)
 
     def _note(self, problem: str) -> None:
         if problem and problem != self._problem:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -9,8 +11,9 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.mirroring.connection import CLIENT_ID, UpstreamConnection, UpstreamError
-from muster_coordinator.requests.cluster import MetadataResponse
+from muster_coordinator.requests.cluster import MetadataResponse, MetadataTopic
 from muster_coordinator.wire import k03_metadata, k10_find_coordinator
+from muster_coordinator.wire.errors import WireError
 
 
 class TopicMissingError(UpstreamError):
@@ -39,6 +42,7 @@ class UpstreamCluster:
         self._connections: dict[tuple[str, int], UpstreamConnection] = {}
         self._for_questions: dict[tuple[str, int], UpstreamConnection] = {}
         self._asked: UpstreamConnection | None = None
+        self._listed_by: tuple[str, int] | None = None  # the broker that has listed all topics last
 
     async def look(self) -> None:
         """Ask for Metadata, first where it was answered last. Raises UpstreamError if no broker knows the topic."""
@@ -65,6 +69,27 @@ class UpstreamCluster:
                 await self._ask_for_a_coordinator(connection)
                 raise
             return
+        raise UpstreamError("; ".join(problems))
+
+    async def topics(self) -> tuple[MetadataTopic, ...]:
+        """All topics that the account may describe. Asks the broker that has answered last first: one that lags behind
+        it would take back what that one has told. There may be very many, so the answer is decoded beside the event
+        loop. Raises UpstreamError."""
+        problems: list[str] = []
+        last: tuple[tuple[str, int], ...] = () if self._listed_by is None else (self._listed_by,)
+        for address in dict.fromkeys((*last, *self._brokers.values(), *self._bootstrap)):
+            connection = UpstreamConnection(self._connector, *address, self._timeout_s)
+            try:
+                body, version = k03_metadata.encode_request(None), k03_metadata.MIRROR_VERSION
+                reader = await connection.ask(k03_metadata.API, version, body, lambda reader: reader)
+                answer = await asyncio.to_thread(k03_metadata.decode_response, reader)
+            except (UpstreamError, WireError, IndexError, ValueError, struct.error) as error:
+                problems.append(str(error))
+            else:
+                self._listed_by = address
+                return answer.topics
+            finally:
+                connection.close()
         raise UpstreamError("; ".join(problems))
 
     def _to_ask(self) -> Iterable[UpstreamConnection]:
