@@ -2,7 +2,8 @@
 
 A failing seed prints itself, the commit, all drawn options, and the smallest options with which the same check fails;
 `WITH="name=value ..."` runs a seed again with these. `FAULT="no seal"` plants one of ``faults.FAULTS``, to see what a
-failure looks like. `ONLY=transactions` runs as many seeds of both coordinators, `ONLY=operators` of real operators.
+failure looks like. `ONLY=transactions` runs as many seeds of both coordinators, `ONLY=operators` of real operators,
+`ONLY=consumers` of consumers of the new protocol.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ KINDS: dict[str, Callable[[int], bool]] = {
     "": lambda seed: True,
     "operators": lambda seed: draw(seed).operating,
     "transactions": lambda seed: draw(seed).coordinators > 0,
+    "consumers": lambda seed: draw(seed).consumers > 0,
 }
 TRACE_LINES = 60
 PROGRESS_EVERY = 500

@@ -8,8 +8,8 @@
   data took away counts as held: the fault budget keeps a majority whole);
 - replayed states, a leader's at the moment in which it is ACTIVE included, equal the committed log's; checkpoints hold
   nothing uncommitted;
-- no group forgets a member (``members``); committed offsets of a partition never go back along the log, whoever
-  commits them: fencing holds over changes of the leader;
+- no group forgets a member (``members``, ``consuming.log``); committed offsets of a partition never go back along the
+  log, whoever commits them: fencing holds over changes of the leader;
 - per group and partition, fetches and commits are linearizable (``history``).
 """
 
@@ -26,6 +26,7 @@ from tests.simulation.world import Violation
 
 from muster_coordinator.groups.coordinator import DurableState
 from muster_coordinator.records.batch import RecordBatch
+from muster_coordinator.records.consumer_group import ConsumerGroupRecord
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.records.transaction_log import TransactionRecord
@@ -130,6 +131,7 @@ class Checker:
         """The committed log is from now on what this leader has, and what it adds."""
         self.loss_accepted = True
         self._partition.members.forget()
+        self._partition.consumers.forget()
         for history in self._partition.histories:
             history.forget()
         self._forget_log()
@@ -197,6 +199,9 @@ class Checker:
                 self._partition.members.committed(change.group_id, change.value, batch.epoch)
             elif isinstance(change, OffsetCommitRecord) and change.value is not None:
                 self._follow_offset(change, batch)
+            elif isinstance(change, ConsumerGroupRecord):
+                self._partition.consumers.committed(change, batch.epoch)
+        self._partition.consumers.batch_ends()
         self._reference.replay(batch)
         if batch.end_offset % STATE_EVERY == 0:
             self._states[batch.end_offset] = self._reference.state()
@@ -341,7 +346,7 @@ def _lasting(state: State) -> tuple[object, ...]:
     """What cleaning leaves as it was."""
     if not isinstance(state, DurableState):
         return (state,)
-    return state.groups, state.committed, state.pending
+    return state.groups, state.consumers, state.committed, state.pending
 
 
 def _is_rest_of(batch: Batch, known: Batch) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from tests.simulation.checker import Checker
+from tests.simulation.consuming.log import ConsumerLog
 from tests.simulation.history import FenceHistory, History
 from tests.simulation.members import Members
 from tests.simulation.pods.archive import SharedArchive
@@ -32,6 +33,7 @@ class Partition:
         self.world = world
         self.transactions = transactions
         self.members = Members()
+        self.consumers = ConsumerLog()
         self.checker = Checker(self)
         self.statements = Statements()
         self.replicas: dict[str, HostedReplica] = {}
@@ -40,6 +42,11 @@ class Partition:
         self.named: set[tuple[str, ...]] = set()
         self.called: set[int] = set()  # epochs of elections that somebody called
         self.fences = FenceHistory(f"fence {index}")
+
+    @property
+    def tenure(self) -> tuple[int, int]:
+        """Another one when a leader may have begun to measure time-outs anew: elected, or opened by a re-shard."""
+        return self.checker.highest_active, self.fences.tried
 
     def replica_of(self, log_id: str) -> HostedReplica | None:
         found = self._by_id.get(log_id)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.simulation.members import SESSION_MS
+
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
 from muster_coordinator.groups.coordinator import DurableState, GroupCoordinator
 from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.records.batch import encode_batch, read_batch
@@ -27,11 +30,24 @@ from muster_coordinator.state_machine import Record, Token
 from muster_coordinator.transactions import coordinator as transactions
 from muster_coordinator.transactions.config import TransactionConfig
 
-__all__ = ["CONFIG", "Decoded", "Machine", "State", "decode_batch", "leader_change", "make_batch", "replica_set"]
+__all__ = [
+    "CONFIG",
+    "CONSUMER_CONFIG",
+    "Decoded",
+    "Machine",
+    "State",
+    "decode_batch",
+    "leader_change",
+    "make_batch",
+    "replica_set",
+]
 
 State = DurableState | transactions.DurableState
 
 CONFIG = GroupConfig(min_session_timeout_ms=1, initial_rebalance_delay_ms=30, offsets_retention_check_interval_ms=2_000)
+CONSUMER_CONFIG = ConsumerGroupConfig(
+    session_timeout_ms=SESSION_MS, assignment_interval_ms=50, regex_refresh_min_interval_ms=100
+)
 _PART_ENTRIES = 8
 _TRANSACTION_KEY = KEY_VERSION.to_bytes(2, "big")
 """How keys of the transaction topic begin. Muster writes none of the other topic in that version."""

@@ -28,6 +28,10 @@ __all__ = ["LiveGroups", "Members"]
 SESSION_MS = 600
 REBALANCE_MS = 400
 CLOCK_STEP_MS = 1
+NEVER_GIVEN = 1_000
+"""No group of a run has so many generations or epochs."""
+OVERDUE = 5
+"""Answers behind a time-out: timers of a pod that froze may come behind the first."""
 
 
 class Members:

@@ -34,6 +34,7 @@ QUIET: tuple[dict[str, int | float | bool | str], ...] = (
     {"twins_every_ms": 0},
     {"segment_bytes": 4_000},
     {"partitions": 1},
+    {"consumers": 0},
     {"members": 0},
     {"transactions": 0.0},
     {"nomination_ms": 0},

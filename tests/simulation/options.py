@@ -90,6 +90,8 @@ class Options:
     misdirect_every_ms: int = 0  # a write lands at another place of its disk
     slow_death_every_ms: int = 0  # a machine gets slow, and then loses a log
     copy_volume_every_ms: int = 0  # a pod starts with a copy of another one's volume
+    consumers: int = 0  # of the new protocol, in each partition; then the classic members do more, too
+    grow_every_ms: int = 700  # of the topics to which these subscribe
     pipelines: int = 0  # clients that wait for no answer, beside transactional producers
 
     def __str__(self) -> str:
@@ -115,6 +117,7 @@ def for_operating(options: Options) -> Options:
         options,
         operating=True,
         members=0,
+        consumers=0,
         flush_os=False,
         flip_every_ms=0,
         clean_every_ms=0,

@@ -251,7 +251,7 @@ CHANGES_IN_TRANSACTIONS: Profile = {
 
 
 def draw(seed: int) -> Options:
-    return _with_rest(_with_transactions(_draw(seed)))
+    return _with_consumers(_with_rest(_with_transactions(_draw(seed))))
 
 
 MISDIRECTED = 8
@@ -325,6 +325,19 @@ def _with_rest(options: Options) -> Options:
     if options.replicas > 1 and not options.operating and random.randrange(DYING) == 0:
         options = replace(options, **DEATHS)  # type: ignore[arg-type]
     return options
+
+
+CONSUMING = 6
+"""One of about so many seeds has consumers of the new protocol: see `_with_consumers`."""
+
+
+def _with_consumers(options: Options) -> Options:
+    """In all that have classic members, so that the others are what they were; but not beside transactions, nor where a
+    person allows a loss, after which members know more than the log."""
+    if options.members == 0 or options.operating or options.coordinators or options.disaster:
+        return options
+    random = Random(f"consumers {options.seed}")
+    return replace(options, consumers=random.choice((2, 3, 4)), grow_every_ms=random.choice((300, 700, 2_000)))
 
 
 def _with_transactions(options: Options) -> Options:

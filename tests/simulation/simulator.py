@@ -14,7 +14,10 @@ from typing import Any, Protocol
 import structlog
 from tests.simulation.client import Caller, Client
 from tests.simulation.cluster import Cluster, Partition
-from tests.simulation.consumer import Consumer, histories_of
+from tests.simulation.consumer import Consumer, histories_of, pending_of
+from tests.simulation.consuming.group import Group
+from tests.simulation.consuming.member import ModernConsumer
+from tests.simulation.consuming.topics import FIRST_TOPIC, TopicGrowth
 from tests.simulation.disaster import Disaster, flip_bit, lose_volume
 from tests.simulation.fences import FenceClient
 from tests.simulation.history import History
@@ -99,6 +102,14 @@ class Simulation:
             if partition.index in OFFSETS.numbers
             for client in _clients(partition, store)
         ]
+        self._groups = [
+            Group(f"p{partition.index}n", partition)
+            for partition in self.cluster.partitions
+            if options.consumers and partition.index in OFFSETS.numbers
+        ]
+        self.clients += [client for group in self._groups for client in _members(group, self._store_of(group))]
+        if self._groups:
+            TopicGrowth(self.world)
         if self._transactional is not None:
             self._transactional.begin(self.stores)
             self.clients += self._transactional.clients
@@ -108,6 +119,14 @@ class Simulation:
         if options.disaster:
             at_ms = self.world.random.randint(options.safety_ms // 2, options.safety_ms)
             Disaster(*pairs[0], at_ms, lose_volume if options.operating else flip_bit)
+
+    def _classic_of(self, group: Group) -> list[Consumer]:
+        """The classic group beside it."""
+        partition = group.partition
+        return [each for each in self.clients if isinstance(each, Consumer) and each.partition is partition]
+
+    def _store_of(self, group: Group) -> Recorded:
+        return self.stores[self.cluster.partitions.index(group.partition)]
 
     def run(self) -> Outcome:
         options = self.world.options
@@ -145,6 +164,8 @@ class Simulation:
     def _heal(self) -> None:
         self.world.log("the faults stop")
         self.world.faults = False
+        if self._groups:
+            self.world.topics.grow(FIRST_TOPIC)  # whatever was seen before, this must be
         self.world.blocked.clear()
         self.world.slow.clear()
         holder = self.operators[-1].name  # of the lease, with the highest fencing token
@@ -168,6 +189,10 @@ class Simulation:
         for client, before in zip(self.clients, self._answered_at_heal, strict=True):
             if client.answered <= before + 2:
                 return f"{client.name} is not served"
+        for group in self._groups:
+            pending = group.pending() or pending_of(self._classic_of(group), ASSIGNED)
+            if pending:
+                return pending
         return self._transactional.pending(self._healed_ms) if self._transactional is not None else ""
 
     def _state(self) -> str:
@@ -207,6 +232,15 @@ def _clients(partition: Partition, store: Recorded) -> list[Client | Consumer]:
     ]
     partition.histories += histories + assigned
     return clients
+
+
+def _members(group: Group, store: Recorded) -> list[ModernConsumer]:
+    """Every second one is static."""
+    partition = group.partition
+    return [
+        ModernConsumer(f"{group.name}{i}", group, Caller(partition, store), static=i % 2 == 1)
+        for i in range(partition.world.options.consumers)
+    ]
 
 
 def _pending_of(partition: Partition, record: Record) -> str:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.simulation.faults import FAULTS, OPERATOR_FAULTS, table
+from tests.simulation.faults import CONSUMER_FAULTS, FAULTS, OPERATOR_FAULTS, table
 from tests.simulation.faults.__main__ import first_seed
-from tests.simulation.profiles import OPERATED
+from tests.simulation.profiles import CONSUMING, OPERATED
 
 QUICK_SEEDS = 20
 MOST_SEEDS = 2_000
 
 
 def _is_quick(name: str) -> bool:
-    seeds = FAULTS[name].seeds
-    return seeds <= QUICK_SEEDS * (OPERATED if name in OPERATOR_FAULTS else 1)
+    kind = OPERATED if name in OPERATOR_FAULTS else CONSUMING if name in CONSUMER_FAULTS else 1
+    return FAULTS[name].seeds <= QUICK_SEEDS * kind
 
 
 @pytest.mark.interpreted

@@ -26,6 +26,7 @@ PORTS = {
 CALLERS = {
     *("client.py", "consumer.py", "request.py", "fences.py", "nominator.py", "disaster.py", "mischief.py"),
     "transactions/reader.py",
+    *("consuming/member.py", "consuming/topics.py"),
     "operating/volumes.py",
     *("operating/person.py", "operating/mischief.py", "transactions/producer.py", "transactions/pipeline.py"),
 }
@@ -34,11 +35,13 @@ CHECKS = {
     *("checker.py", "members.py", "history.py", "machine.py", "disk_log.py", "written.py"),
     *("pods/mirror.py", "pods/replica.py", "pods/groups.py", "pods/statements.py", "operating/record.py"),
     "transactions/model.py",
+    *("consuming/log.py", "consuming/live.py", "consuming/group.py"),
 }
 HARNESS = {
     *("world.py", "simulator.py", "cluster.py", "options.py", "profiles.py", "injected.py", "minimise.py"),
     "kept.py",
     *("transactions/__init__.py", "transactions/surroundings.py"),
+    "consuming/__init__.py",
     *("__main__.py", "conftest.py", "operating/surroundings.py", "pods/__init__.py", "operating/__init__.py"),
 }
 WATCHED = {("_WatchedPod", "control.Pod"), ("_LossyNetwork", "PeerNetwork")}

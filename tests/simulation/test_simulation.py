@@ -35,14 +35,16 @@ DISASTER_SEEDS = 500
 """Few seeds lose a majority for good, and not in each of them somebody accepts it."""
 PLAIN = "MUSTER_TEST_COMPILED" not in os.environ
 """Real operators run in plain Python only: they come with doubles of parts of compiled modules."""
-REPLAYED = 10 if PLAIN else 9
-"""The tenth one has real operators."""
+REPLAYED = 11 if PLAIN else 10
+"""`CONSUMING`, and the first ten or nine: the tenth has real operators."""
+CONSUMING = 53
+"""It has consumers of the new protocol."""
 QUIET_WITH_REMOVALS = {"flip_every_ms", "full_every_ms", "broken_every_ms", "errors_every_ms", "crash_in_effects"}
 HASHES = """
 import os
 from tests.simulation.profiles import draw
 from tests.simulation.simulator import simulate
-print(*(simulate(draw(seed)).trace_hash for seed in range(REPLAYED)), flush=True)
+print(*(simulate(draw(seed)).trace_hash for seed in (CONSUMING, *range(REPLAYED - 1))), flush=True)
 os._exit(0)
 """
 
@@ -64,7 +66,7 @@ def test_run_that_found_a_defect_is_clean(found: str) -> None:
 
 def _hashes(**environment: str) -> list[str]:
     """Of the whole trace of some seeds, in another process: of all that was logged and of every random choice."""
-    program = HASHES.replace("REPLAYED", str(REPLAYED))
+    program = HASHES.replace("REPLAYED", str(REPLAYED)).replace("CONSUMING", str(CONSUMING))
     given = {name: value for name, value in (os.environ | environment).items() if value}
     run = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True)
     return run.stdout.splitlines()[-1].split()  # before that, what killed processes log when they are collected

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
+from tests.simulation.consuming.topics import GroupTopics
 from tests.simulation.injected import Injected
 from tests.simulation.options import Options
 
@@ -37,6 +38,7 @@ class World:
         self.random = Random(f"world {options.seed}")
         self.now_ms = 0
         self.faults = True  # the safety phase
+        self.topics = GroupTopics()
         self.trace: list[str] = []
         self.injected: Counter[Injected] = Counter()
         self.blocked: dict[tuple[str, str], int] = {}  # (from, to) -> until when

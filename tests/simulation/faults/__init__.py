@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from tests.simulation.faults.consumers import CONSUMER_FAULTS
 from tests.simulation.faults.host import HOST_FAULTS
 from tests.simulation.faults.operators import OPERATOR_FAULTS
 from tests.simulation.faults.protocol import RULE_FAULTS
 from tests.simulation.faults.transactions import TRANSACTION_FAULTS
 
 __all__ = [
+    "CONSUMER_FAULTS",
     "FAULTS",
     "HARMLESS",
     "HOST_FAULTS",
@@ -20,7 +22,7 @@ __all__ = [
     "table",
 ]
 
-FAULTS = RULE_FAULTS | HOST_FAULTS | OPERATOR_FAULTS | TRANSACTION_FAULTS
+FAULTS = RULE_FAULTS | HOST_FAULTS | OPERATOR_FAULTS | TRANSACTION_FAULTS | CONSUMER_FAULTS
 
 HARMLESS = {
     "promised leader ignored": "the promise file refuses a second leader of an epoch by itself",

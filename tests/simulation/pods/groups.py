@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.consuming.live import LiveConsumers
 from tests.simulation.members import LiveGroups
 
+from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.state_machine import Operation, Result, TimerKey, Token
@@ -19,15 +21,17 @@ __all__ = ["WatchedGroups"]
 
 
 class WatchedGroups:
-    """A `StateMachine`: the real one, whose operations and timers `LiveGroups` judges. What they did to members is
-    known once their records are replayed: before the next of them, or at the end of the callback (`settle`).
+    """A `StateMachine`: the real one, whose operations and timers `LiveGroups` and `LiveConsumers` judge. What they
+    did to members is known once their records are replayed: before the next of them, or at the end of the callback
+    (`settle`).
     """
 
-    def __init__(self, pod: HostedPod, coordinator: GroupCoordinator) -> None:
+    def __init__(self, pod: HostedPod, coordinator: GroupCoordinator, consumers: ConsumerTables) -> None:
         self.coordinator = coordinator
+        self.consumers = consumers
         self._pod = pod
         self._shard: Shard | None = None
-        self._live: LiveGroups | None = None
+        self._live: tuple[LiveGroups, LiveConsumers] | None = None
         self._pending: Callable[[], None] | None = None
         self.operations: Mapping[type, Operation] = {
             request: partial(self._operate, operation) for request, operation in coordinator.operations.items()
@@ -43,8 +47,9 @@ class WatchedGroups:
     def on_loaded(self, now_ms: int) -> Result:
         shards = self._pod.manager.shards
         self._shard = next(one for one in shards.values() if one.machine is self)
-        self._live = LiveGroups(self, self._pod.replica_of(self._shard.partition).partition.members)
-        self._live.lead(self._shard.epoch)
+        partition = self._pod.replica_of(self._shard.partition).partition
+        self._live = LiveGroups(self, partition.members), LiveConsumers(self, partition.consumers)
+        self._lead_on()
         return self.coordinator.on_loaded(now_ms)
 
     def on_unloaded(self) -> tuple[Token, ...]:
@@ -54,8 +59,12 @@ class WatchedGroups:
 
     def answers(self) -> None:
         """A client, perhaps by what was done in an earlier epoch of the same leader, which was elected again since."""
+        self._lead_on()
+
+    def _lead_on(self) -> None:
         if self._live is not None and self._shard is not None:
-            self._live.lead_on(self._shard.epoch)
+            for live in self._live:
+                live.lead_on(self._shard.epoch)
 
     def settle(self) -> None:
         pending, self._pending = self._pending, None
@@ -63,24 +72,29 @@ class WatchedGroups:
             with self._pod.world.noting():
                 pending()
 
-    def _before(self, group_id: str) -> Any:
+    def _judged(self, group_id: str, message: Any, timer: TimerKey, do: Callable[[], Result]) -> Result:
+        """`do` handles `message` or `timer`; the other one is empty."""
         self.settle()
-        live, shard = self._live, self._shard
-        assert live is not None, "an operation before the state was loaded"
-        assert shard is not None
-        live.lead_on(shard.epoch)
-        return live, live.before(group_id)
+        assert self._live is not None, "an operation before the state was loaded"
+        self._lead_on()
+        classic, modern = self._live
+        had, was = classic.before(group_id), modern.before(group_id)
+        result = do()
+        if message is not None:
+            classic.heard(message, result.response)
+            with self._pod.world.noting():
+                modern.answered(was, message, result.response)
+
+        def after() -> None:
+            classic.after(group_id, had, message, timer)
+            modern.after(group_id, was, message, timer)
+
+        self._pending = after
+        return result
 
     def _operate(self, operation: Operation, request: Any, token: Token, now_ms: int) -> Result:
         group_id = getattr(request, "group_id", "")
-        live, was = self._before(group_id)
-        result = operation(request, token, now_ms)
-        live.heard(request, result.response)
-        self._pending = partial(live.after, group_id, was, request, ())
-        return result
+        return self._judged(group_id, request, (), lambda: operation(request, token, now_ms))
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result:
-        live, was = self._before(key[1])
-        result = self.coordinator.on_timer(key, now_ms)
-        self._pending = partial(live.after, key[1], was, None, key)
-        return result
+        return self._judged(key[1], None, key, lambda: self.coordinator.on_timer(key, now_ms))

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.simulation.injected import Injected
 from tests.simulation.loop import At, SimulatedLoop
-from tests.simulation.machine import CONFIG
+from tests.simulation.machine import CONFIG, CONSUMER_CONFIG
 from tests.simulation.pods.archive import SharedArchive
 from tests.simulation.pods.clock import MachineClock, ProcessClock
 from tests.simulation.pods.disk import DiskFaults, ProcessDisk
@@ -26,6 +26,7 @@ from tests.simulation.pods.replica import DATA, HostedReplica
 from tests.simulation.world import Violation, World
 from tests.unit.log.fake_disk import FakeDisk
 
+from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
 from muster_coordinator.log.segments.cleaned import COMPACTED
@@ -35,6 +36,7 @@ from muster_coordinator.pod.chores.cleaning import CleanerSettings
 from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.regex_resolver import RegexResolver
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.replica.ports import Peers
 from muster_coordinator.replication.settings import ReplicationSettings
@@ -146,6 +148,10 @@ class HostedPod:
     def _start_process(self) -> None:
         self.partitions, self.events = Partitions(), PodEvents()
         self.disk_here = ProcessDisk(self, self.disk)
+        topics = self.world.topics
+        self._regexes = RegexResolver(
+            self.partitions.shards, lambda: (topics.counts, topics.version), self.clock.wall_ms
+        )
         self._before_manager()
         self.manager = ReplicaManager(
             self.partitions,
@@ -174,9 +180,12 @@ class HostedPod:
         await self.manager.start()
 
     def _new_machine(self, partition: int) -> StateMachine:
-        return WatchedGroups(
-            self, GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self.random.getrandbits(64):016x}")
-        )
+        consumers = ConsumerTables(CONSUMER_CONFIG, self.world.topics, self._regexes.of(partition), self._new_suffix)
+        coordinator = GroupCoordinator(CONFIG, _AllTopics(), self._new_suffix, consumers=consumers)
+        return WatchedGroups(self, coordinator, consumers)
+
+    def _new_suffix(self) -> str:
+        return f"{self.random.getrandbits(64):016x}"
 
     def _settings(self) -> ManagerSettings:
         options = self.world.options

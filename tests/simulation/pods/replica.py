@@ -158,6 +158,7 @@ class HostedReplica(Mirror):
             group = shard.machine.group(getattr(message, "group_id", ""))
             generation = -1 if group is None else group.generation
             self.pod.checks.append(partial(self.partition.members.answered, message, response, shard.epoch, generation))
+            self.pod.checks.append(partial(self.partition.consumers.answered, message, response, shard.epoch))
 
     def check_checkpoint(self) -> None:
         """A new one was published."""

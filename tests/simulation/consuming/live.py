@@ -1,0 +1,110 @@
+"""What one leader does to the members of groups of the new protocol, seen from outside: who goes had a reason to, and
+who is refused said something wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.consuming.log import ConsumerLog
+from tests.simulation.members import CLOCK_STEP_MS, REBALANCE_MS, SESSION_MS
+from tests.simulation.world import Violation
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.group import ConsumerGroup
+from muster_coordinator.groups.consumer.member import UNREVOKED_PARTITIONS
+from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.consumer_groups import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+    ConsumerGroupHeartbeatRequest,
+)
+from muster_coordinator.state_machine import TimerKey
+
+if TYPE_CHECKING:
+    from tests.simulation.pods.groups import WatchedGroups
+
+__all__ = ["Epochs", "LiveConsumers"]
+
+Epochs = dict[str, int]
+"""Member -> its epoch."""
+
+
+class LiveConsumers:
+    def __init__(self, shard: WatchedGroups, log: ConsumerLog) -> None:
+        self._shard = shard
+        self._log = log
+        self._epoch = -1
+        self._gone: set[tuple[str, str]] = set()  # (group, member) that this leader removed, in any epoch of its own
+        self._since_ms = shard.monotonic_ms()
+        self._heard: dict[tuple[str, str], int] = {}
+        self._told: dict[tuple[str, str], int] = {}  # since when a member has something to give back
+
+    def lead_on(self, epoch: int) -> None:
+        """It leads in `epoch`, which may be another one than at the last: its next records may lack whom it removed
+        before."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._log.removed.update((group, member, epoch) for group, member in self._gone)
+
+    def before(self, group_id: str) -> Epochs:
+        group = self._group(group_id)
+        if group is None:
+            return {}
+        self._follow(group, self._since_ms)  # what was so when it was loaded
+        return {member: group.current_of(member).epoch for member in group.members}
+
+    def answered(self, was: Epochs, message: Any, response: Any) -> None:
+        """This is what the leader will answer to `message`, once it may."""
+        match message:
+            case ConsumerGroupHeartbeatRequest():
+                key, said = (message.group_id, message.member_id), message.member_epoch
+                if response.error_code == ErrorCode.NONE and said != LEAVING_EPOCH and said != LEAVING_STATIC_EPOCH:
+                    self._heard[key] = self._shard.monotonic_ms()
+                if response.error_code == ErrorCode.FENCED_MEMBER_EPOCH and was.get(key[1]) == said:
+                    raise Violation(f"{key[0]} fences {key[1]}, which is at its epoch {said}")
+            case m.OffsetCommitRequest() if message.member_id in was:
+                codes = {code for _, found in response.topics for _, code in found}
+                if ErrorCode.STALE_MEMBER_EPOCH in codes and was[message.member_id] == message.generation_id:
+                    raise Violation(f"{message.group_id} calls {message} stale, which has the epoch of its member")
+
+    def after(self, group_id: str, was: Epochs, message: Any, timer: TimerKey) -> None:
+        """`message` or `timer` was handled; the other one is empty."""
+        group = self._group(group_id)
+        members = {} if group is None else group.members
+        for member, epoch in was.items():
+            if member not in members:
+                self._explain(group_id, member, epoch, message, timer)
+                self._gone.add((group_id, member))
+                self._log.removed.add((group_id, member, self._epoch))
+        if group is not None:
+            self._follow(group, self._shard.monotonic_ms())
+
+    def _follow(self, group: ConsumerGroup, now_ms: int) -> None:
+        for member in group.members:
+            key = group.group_id, member
+            if group.current_of(member).state == UNREVOKED_PARTITIONS:
+                self._told.setdefault(key, now_ms)
+            else:
+                self._told.pop(key, None)
+
+    def _explain(self, group: str, member: str, epoch: int, message: Any, timer: TimerKey) -> None:
+        if isinstance(message, ConsumerGroupHeartbeatRequest):
+            if message.member_id == member and message.member_epoch == LEAVING_EPOCH:
+                return
+            if message.member_epoch == JOINING_EPOCH and epoch == LEAVING_STATIC_EPOCH and message.instance_id:
+                return  # it is back, with another member id
+        now_ms = self._shard.monotonic_ms()
+        if timer[:1] == ("consumer-session",) and timer[2] == member:
+            silent_ms = now_ms - self._heard.get((group, member), self._since_ms)
+            if silent_ms >= SESSION_MS - CLOCK_STEP_MS:
+                return
+            raise Violation(f"{group} ends the session of {member} after {silent_ms} ms in epoch {self._epoch}")
+        if timer[:1] == ("consumer-rebalance",) and timer[2] == member:
+            told_ms = self._told.get((group, member), now_ms)
+            if now_ms - told_ms >= REBALANCE_MS - CLOCK_STEP_MS:
+                return
+        raise Violation(f"{group} removes {member} in epoch {self._epoch} by {type(message).__name__} or {timer}")
+
+    def _group(self, group_id: str) -> ConsumerGroup | None:
+        return self._shard.consumers.groups.get(group_id)

@@ -1,0 +1,188 @@
+"""Rules of groups that members of both protocols depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+from tests.simulation.faults.fault import Fault
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import coordinator as coordinator_module
+from muster_coordinator.groups import offset_commit as commit_module
+from muster_coordinator.groups import snapshot as snapshot_module
+from muster_coordinator.groups.consumer import heartbeat as heartbeat_module
+from muster_coordinator.groups.consumer import offset_checks as offset_checks_module
+from muster_coordinator.groups.consumer import reconciliation as reconciliation_module
+from muster_coordinator.groups.consumer import removal as removal_module
+from muster_coordinator.groups.consumer.group import ConsumerGroup
+from muster_coordinator.groups.consumer.heartbeat import _Heartbeat
+from muster_coordinator.groups.consumer.member import NEW_MEMBER, NO_MEMBER_VALUE, Member
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.groups.effects import Effects
+from muster_coordinator.groups.member import Member as ClassicMember
+from muster_coordinator.records.consumer_group import (
+    METADATA_TYPE,
+    TARGET_MEMBER_TYPE,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRecord,
+)
+from muster_coordinator.requests.consumer_groups import ConsumerGroupHeartbeatResponse
+from muster_coordinator.state_machine import NOTHING, Result
+
+__all__ = ["CONSUMER_FAULTS"]
+
+_group_error = commit_module._group_error
+_reconcile = reconciliation_module.reconcile
+_expire_group = coordinator_module.expire_group
+_on_join_timer = coordinator_module.on_join_timer
+_on_loaded = GroupCoordinator.on_loaded
+_parts = snapshot_module._parts
+_set_current = ConsumerGroup._set_current
+_set_session_timeout = ClassicMember.set_session_timeout
+_run = _Heartbeat.run
+_bump = _Heartbeat._bump
+_find_static = _Heartbeat._find_static_member
+_replay = ConsumerGroup.replay
+
+
+def _nothing(*arguments: object) -> None:
+    pass
+
+
+def _no_result(*arguments: object) -> Result:
+    return NOTHING
+
+
+# -- members of the new protocol --------------------------------------------------------------------------------------
+
+
+def _without_owners(current: Any, goal: Any, reported: Any) -> Any:
+    return _reconcile(current, goal._replace(owners={}), reported)
+
+
+def _forgets_targets(self: GroupCoordinator, now_ms: int) -> Result:
+    for group in self._state.consumers.groups.values():
+        for member_id in list(group.targets):
+            group.replay(ConsumerGroupRecord(TARGET_MEMBER_TYPE, group.group_id, member_id, None))
+    return _on_loaded(self, now_ms)
+
+
+def _unbumped(self: Any, member: Any, value: Any, changed: bool) -> int:
+    return _bump(self, member, value, changed and not self._group.members)
+
+
+def _unreleased(self: Any, member_id: str, instance_id: str) -> Member:
+    old = self._group.static_member(instance_id)
+    if not self._joins or old is None:
+        return _find_static(self, member_id, instance_id)
+    if old.member_id == member_id:
+        return self._group.member(member_id) or Member(member_id, NO_MEMBER_VALUE, NEW_MEMBER)
+    return self._replace(old, member_id)  # type: ignore[no-any-return]
+
+
+def _does_not_renew(self: Any) -> Result:
+    result = _run(self)
+    if self._joins:
+        return result
+    timers = [each for each in result.timers if each.key[0] != "consumer-session"]
+    return Result(result.records, result.response, result.replies, timers)
+
+
+def _expires_members(state: Any, group: Any, effects: Effects, now_ms: int) -> int:
+    if isinstance(group, ConsumerGroup):
+        for record in group.tombstones():
+            effects.record(record)
+        return 1
+    return _expire_group(state, group, effects, now_ms)
+
+
+def _stays(state: Any, request: Any, token: Any) -> Result:
+    return Result(response=ConsumerGroupHeartbeatResponse(0, None, request.member_id, request.member_epoch))
+
+
+def _same_hash(group: ConsumerGroup, topics: Any, *arguments: Any, **more: Any) -> int:
+    return group.metadata_hash or _metadata_hash(group, topics, *arguments, **more)
+
+
+_metadata_hash = heartbeat_module.metadata_hash
+
+
+def _fences_quietly(state: Any, group: ConsumerGroup, member_ids: list[str], effects: Effects) -> None:
+    for member_id in member_ids:
+        removal_module.forget_member(group, member_id, effects)
+    effects.record(group.record(METADATA_TYPE, ConsumerGroupMetadataValue(group.epoch, group.metadata_hash)))
+
+
+def _without_consumers(state: Any, size: int) -> Any:
+    return (replace(part, consumers=[]) for part in _parts(state, size))
+
+
+def _without_targets(self: ConsumerGroup, record: ConsumerGroupRecord) -> None:
+    if record.type != TARGET_MEMBER_TYPE:
+        _replay(self, record)
+
+
+def _own_first(self: ConsumerGroup, member_id: str, current: Any) -> None:
+    """The assignment of a member that has one is not replayed."""
+    if current is None or member_id not in self.current:
+        _set_current(self, member_id, current)
+
+
+# -- classic members --------------------------------------------------------------------------------------------------
+
+
+def _takes_old_generation(group: Any, member_id: str, instance_id: Any, generation_id: int, api: Any) -> int:
+    """`>` for `!=`."""
+    code = _group_error(group, member_id, instance_id, generation_id, api)
+    if code == ErrorCode.ILLEGAL_GENERATION and generation_id < group.generation:
+        return _group_error(group, member_id, instance_id, group.generation, api)
+    return code
+
+
+def _waits_for_joins(state: Any, group: Any, effects: Effects, now_ms: int) -> None:
+    if group.initial_delay is not None:
+        _on_join_timer(state, group, effects, now_ms)
+
+
+def _without_session_timers(self: ClassicMember, group_id: str, session_timeout_ms: int) -> None:
+    _set_session_timeout(self, group_id, session_timeout_ms)
+    self.session_timers = ()  # type: ignore[assignment]
+
+
+CONSUMER_FAULTS = {
+    "a partition is given on before it was given back": Fault(
+        200, reconciliation_module, "_has_any", lambda reported, partitions: False
+    ),
+    "a partition that somebody has is given away": Fault(200, heartbeat_module, "reconcile", _without_owners),
+    "member epoch is not checked at a commit": Fault(200, commit_module, "member_commit_error", lambda *arguments: 0),
+    "an epoch of before is good for every commit": Fault(
+        200, offset_checks_module, "_had_since", lambda current, topic_id, partition, epoch: True
+    ),
+    "targets are forgotten at a failover": Fault(200, GroupCoordinator, "on_loaded", _forgets_targets),
+    "group epoch stays when a subscription changes": Fault(200, _Heartbeat, "_bump", _unbumped),
+    "group epoch stays when a member goes": Fault(200, removal_module, "fence", _fences_quietly),
+    "static member is replaced before it left": Fault(200, _Heartbeat, "_find_static_member", _unreleased),
+    "heartbeat of a consumer does not renew its session": Fault(200, _Heartbeat, "run", _does_not_renew),
+    "expiry removes a group that has members": Fault(200, coordinator_module, "expire_group", _expires_members),
+    "session time-out of a consumer never fires": Fault(
+        200, coordinator_module, "on_consumer_session_timer", _no_result
+    ),
+    "sessions of consumers do not start after a load": Fault(200, coordinator_module, "start_timers", _nothing),
+    "rebalance time-out of a consumer never fires": Fault(200, coordinator_module, "on_rebalance_timer", _no_result),
+    "leave of a consumer is forgotten": Fault(200, heartbeat_module, "leave", _stays),
+    "a topic that grows is not seen": Fault(200, heartbeat_module, "metadata_hash", _same_hash),
+    "current assignments are not replayed": Fault(200, ConsumerGroup, "_set_current", _own_first),
+    "target assignments are not replayed": Fault(200, ConsumerGroup, "replay", _without_targets),
+    "tombstones of consumers are not replayed": Fault(200, ConsumerGroup, "_forget", _nothing),
+    "what a member that went had stays its own": Fault(200, ConsumerGroup, "_release", _nothing),
+    "topics of an expression are lost": Fault(200, coordinator_module, "take_resolved", _no_result),
+    "a checkpoint forgets consumers": Fault(200, snapshot_module, "_parts", _without_consumers),
+    "an old generation's commit is taken": Fault(200, commit_module, "_group_error", _takes_old_generation),
+    "a sync that is missing is waited for for ever": Fault(200, coordinator_module, "on_sync_timer", _nothing),
+    "a join that is missing is waited for for ever": Fault(200, coordinator_module, "on_join_timer", _waits_for_joins),
+    "heartbeat and commit do not renew a session": Fault(
+        200, ClassicMember, "set_session_timeout", _without_session_timers
+    ),
+}
+"""Each is looked for in the seeds with consumers of the new protocol."""
