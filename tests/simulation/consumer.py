@@ -89,7 +89,7 @@ class Consumer:
             is_new = response.generation_id != self._generation
             self._member, self._generation = response.member_id, response.generation_id
             self._assigned = []
-            if is_new and self._happens(0.1):
+            if is_new and self._happens(0.25):
                 self._linger(syncs=True)
             else:
                 self._sync(response)

@@ -212,9 +212,10 @@ class ModernConsumer:
         self._confirming = [one for one in self._confirming if one[0] not in new]
         if revoked and revoked != self._revoking:
             random = self._world.random
-            hangs = self._world.faults and random.random() < 0.15
+            hangs = self._world.faults and random.random() < 0.3
             self._world.injected[Injected.MEMBER_HUNG] += hangs
-            self._lingers_until = self._world.now_ms + random.randint(0, 10 * REBALANCE_MS if hangs else 100)
+            lingers_ms = random.randint(4 * REBALANCE_MS, 12 * REBALANCE_MS) if hangs else random.randint(0, 100)
+            self._lingers_until = self._world.now_ms + lingers_ms
             self._told, self._overdue = (self._world.now_ms, self._group.partition.tenure), 0
         self._revoking = set(revoked)
 

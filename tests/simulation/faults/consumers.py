@@ -150,39 +150,41 @@ def _without_session_timers(self: ClassicMember, group_id: str, session_timeout_
     self.session_timers = ()  # type: ignore[assignment]
 
 
+QUICK, LATE = 120, 1_000
+
 CONSUMER_FAULTS = {
     "a partition is given on before it was given back": Fault(
-        200, reconciliation_module, "_has_any", lambda reported, partitions: False
+        QUICK, reconciliation_module, "_has_any", lambda reported, partitions: False
     ),
-    "a partition that somebody has is given away": Fault(200, heartbeat_module, "reconcile", _without_owners),
-    "member epoch is not checked at a commit": Fault(200, commit_module, "member_commit_error", lambda *arguments: 0),
+    "a partition that somebody has is given away": Fault(QUICK, heartbeat_module, "reconcile", _without_owners),
+    "member epoch is not checked at a commit": Fault(QUICK, commit_module, "member_commit_error", lambda *arguments: 0),
     "an epoch of before is good for every commit": Fault(
-        200, offset_checks_module, "_had_since", lambda current, topic_id, partition, epoch: True
+        LATE, offset_checks_module, "_had_since", lambda current, topic_id, partition, epoch: True
     ),
-    "targets are forgotten at a failover": Fault(200, GroupCoordinator, "on_loaded", _forgets_targets),
-    "group epoch stays when a subscription changes": Fault(200, _Heartbeat, "_bump", _unbumped),
-    "group epoch stays when a member goes": Fault(200, removal_module, "fence", _fences_quietly),
-    "static member is replaced before it left": Fault(200, _Heartbeat, "_find_static_member", _unreleased),
-    "heartbeat of a consumer does not renew its session": Fault(200, _Heartbeat, "run", _does_not_renew),
-    "expiry removes a group that has members": Fault(200, coordinator_module, "expire_group", _expires_members),
+    "targets are forgotten at a failover": Fault(QUICK, GroupCoordinator, "on_loaded", _forgets_targets),
+    "group epoch stays when a subscription changes": Fault(QUICK, _Heartbeat, "_bump", _unbumped),
+    "group epoch stays when a member goes": Fault(QUICK, removal_module, "fence", _fences_quietly),
+    "static member is replaced before it left": Fault(QUICK, _Heartbeat, "_find_static_member", _unreleased),
+    "heartbeat of a consumer does not renew its session": Fault(QUICK, _Heartbeat, "run", _does_not_renew),
+    "expiry removes a group that has members": Fault(LATE, coordinator_module, "expire_group", _expires_members),
     "session time-out of a consumer never fires": Fault(
-        200, coordinator_module, "on_consumer_session_timer", _no_result
+        QUICK, coordinator_module, "on_consumer_session_timer", _no_result
     ),
-    "sessions of consumers do not start after a load": Fault(200, coordinator_module, "start_timers", _nothing),
-    "rebalance time-out of a consumer never fires": Fault(200, coordinator_module, "on_rebalance_timer", _no_result),
-    "leave of a consumer is forgotten": Fault(200, heartbeat_module, "leave", _stays),
-    "a topic that grows is not seen": Fault(200, heartbeat_module, "metadata_hash", _same_hash),
-    "current assignments are not replayed": Fault(200, ConsumerGroup, "_set_current", _own_first),
-    "target assignments are not replayed": Fault(200, ConsumerGroup, "replay", _without_targets),
-    "tombstones of consumers are not replayed": Fault(200, ConsumerGroup, "_forget", _nothing),
-    "what a member that went had stays its own": Fault(200, ConsumerGroup, "_release", _nothing),
-    "topics of an expression are lost": Fault(200, coordinator_module, "take_resolved", _no_result),
-    "a checkpoint forgets consumers": Fault(200, snapshot_module, "_parts", _without_consumers),
-    "an old generation's commit is taken": Fault(200, commit_module, "_group_error", _takes_old_generation),
-    "a sync that is missing is waited for for ever": Fault(200, coordinator_module, "on_sync_timer", _nothing),
-    "a join that is missing is waited for for ever": Fault(200, coordinator_module, "on_join_timer", _waits_for_joins),
+    "sessions of consumers do not start after a load": Fault(QUICK, coordinator_module, "start_timers", _nothing),
+    "rebalance time-out of a consumer never fires": Fault(LATE, coordinator_module, "on_rebalance_timer", _no_result),
+    "leave of a consumer is forgotten": Fault(QUICK, heartbeat_module, "leave", _stays),
+    "a topic that grows is not seen": Fault(QUICK, heartbeat_module, "metadata_hash", _same_hash),
+    "current assignments are not replayed": Fault(QUICK, ConsumerGroup, "_set_current", _own_first),
+    "target assignments are not replayed": Fault(QUICK, ConsumerGroup, "replay", _without_targets),
+    "tombstones of consumers are not replayed": Fault(QUICK, ConsumerGroup, "_forget", _nothing),
+    "what a member that went had stays its own": Fault(QUICK, ConsumerGroup, "_release", _nothing),
+    "topics of an expression are lost": Fault(QUICK, coordinator_module, "take_resolved", _no_result),
+    "a checkpoint forgets consumers": Fault(QUICK, snapshot_module, "_parts", _without_consumers),
+    "an old generation's commit is taken": Fault(QUICK, commit_module, "_group_error", _takes_old_generation),
+    "a sync that is missing is waited for for ever": Fault(LATE, coordinator_module, "on_sync_timer", _nothing),
+    "a join that is missing is waited for for ever": Fault(LATE, coordinator_module, "on_join_timer", _waits_for_joins),
     "heartbeat and commit do not renew a session": Fault(
-        200, ClassicMember, "set_session_timeout", _without_session_timers
+        QUICK, ClassicMember, "set_session_timeout", _without_session_timers
     ),
 }
 """Each is looked for in the seeds with consumers of the new protocol."""
