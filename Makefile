@@ -190,6 +190,10 @@ image-pipeline: $(STAMP) ## build the image muster-pipeline:local, of Spark with
 sbom: $(STAMP) ## what the images have of Python packages, with hashes, as CycloneDX in build/sbom; signed where cosign and COSIGN_KEY are
 	@hack/sbom build/sbom
 
+.PHONY: krew
+krew: $(STAMP) ## `kubectl muster` for krew in build/krew: an archive for Linux and macOS, and its manifest; KREW_BASE is its address
+	@$(BIN)/python hack/krew.py build/krew $(KREW_BASE)
+
 .PHONY: helm
 helm: ## compile Helm as .cache/bin/helm (Go)
 	@hack/helm
