@@ -25,6 +25,8 @@ class Treatment(Enum):
     FIND_COORDINATOR = auto()
     GROUP = auto()
     """The request names a group, or several, and goes to the coordinator that serves them."""
+    CONFIGS = auto()
+    """Configs of groups at Muster are there; those of all other things are Kafka's."""
     LIST_GROUPS = auto()
     SASL = auto()
     """Passes to the broker, where it is the broker that asks who the client is; who it says it is is read."""
@@ -49,6 +51,7 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, AP
 TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE, DESCRIBE_CLUSTER = 28, 42, 47, 60
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
+DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 44
 
 _GROUP = Treatment.GROUP
 
@@ -88,7 +91,7 @@ _RULES = (
     Rule(29, "DescribeAcls", 3),
     Rule(30, "CreateAcls", 3),
     Rule(31, "DeleteAcls", 3),
-    Rule(32, "DescribeConfigs", 4),
+    Rule(DESCRIBE_CONFIGS, "DescribeConfigs", 4, Treatment.CONFIGS, 4),
     Rule(33, "AlterConfigs", 2),
     Rule(34, "AlterReplicaLogDirs", 2),
     Rule(35, "DescribeLogDirs", 5),
@@ -100,7 +103,7 @@ _RULES = (
     Rule(41, "DescribeDelegationToken", 3),
     Rule(DELETE_GROUPS, "DeleteGroups", 2, _GROUP, 2),
     Rule(43, "ElectLeaders", 2),
-    Rule(44, "IncrementalAlterConfigs", 1),
+    Rule(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 1, Treatment.CONFIGS, 1),
     Rule(45, "AlterPartitionReassignments", 1),
     Rule(46, "ListPartitionReassignments", 0),
     Rule(OFFSET_DELETE, "OffsetDelete", 0, _GROUP),

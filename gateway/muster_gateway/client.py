@@ -22,7 +22,7 @@ from muster_gateway.dialling import Dialling
 from muster_gateway.errors import ClientError, GatewayError, UpstreamError
 from muster_gateway.flow import Busy, ReadGate
 from muster_gateway.group_lane import Request
-from muster_gateway.group_requests import group_ids, refused
+from muster_gateway.group_requests import configured_groups, group_ids, refused
 from muster_gateway.intake import Intake
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Kind, Nodes, Role
@@ -199,6 +199,8 @@ class ClientConnection(asyncio.Protocol):
         treatment = head.rule.treatment
         if treatment is Treatment.GROUP:
             self._group(head, frame)
+        elif treatment is Treatment.CONFIGS:
+            self._configs(head, frame)
         elif treatment is Treatment.FIND_COORDINATOR:
             self._find_coordinator(head, frame)
         elif treatment is Treatment.API_VERSIONS:
@@ -229,6 +231,14 @@ class ClientConnection(asyncio.Protocol):
             self._answer_now(head, refused(head, frame, ErrorCode.UNSUPPORTED_VERSION))
         else:
             self._ask_muster(head, frame, groups[0])
+
+    def _configs(self, head: RequestHead, frame: bytes) -> None:
+        """Any pod answers for every group. No tool asks for groups of both at once: Kafka would be left out."""
+        groups = configured_groups(head, frame)
+        if any(self._shared.routes.served_here(group) for group in groups):
+            self._ask_muster(head, frame, groups[0])
+        else:
+            self._ask_broker(Slot(head), frame)
 
     def _find_coordinator(self, head: RequestHead, frame: bytes) -> None:
         coordinators = self._shared.coordinators

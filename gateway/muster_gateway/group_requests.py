@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.refusals import refusal
@@ -49,6 +50,18 @@ def _group_ids(head: RequestHead, frame: bytes) -> tuple[str, ...]:
     if key == apis.TXN_OFFSET_COMMIT:
         reader.string()  # transactional_id
     return (reader.string(),)
+
+
+def configured_groups(head: RequestHead, frame: bytes) -> tuple[str, ...]:
+    """The groups whose configs a request is about; () if it is about anything else as well. Raises ClientError."""
+    try:
+        request = _decoded(frame)
+    except WireError as error:
+        raise ClientError("malformed_request", f"{head.rule.name} v{head.version}: {error}") from error
+    assert isinstance(request, f.DescribeConfigsRequest | f.IncrementalAlterConfigsRequest)
+    if any(each.resource_type != f.ConfigResourceType.GROUP for each in request.resources):
+        return ()
+    return tuple([each.name for each in request.resources])
 
 
 def is_repeatable(head: RequestHead, frame: bytes) -> bool:
@@ -208,6 +221,12 @@ def _response(request: object, code: ErrorCode) -> object:
         return w.OtherProtocolResponse(int(code), "")
     if isinstance(request, c.ConsumerGroupDescribeRequest):
         return c.ConsumerGroupDescribeResponse(tuple([refusal(each, code) for each in request.groups]))  # type: ignore[misc]
+    if isinstance(request, f.DescribeConfigsRequest):
+        described = [f.DescribedResource(each.resource_type, each.name, int(code)) for each in request.resources]
+        return f.DescribeConfigsResponse(tuple(described))
+    if isinstance(request, f.IncrementalAlterConfigsRequest):
+        altered = [f.AlteredResource(each.resource_type, each.name, int(code)) for each in request.resources]
+        return f.IncrementalAlterConfigsResponse(tuple(altered))
     return refusal(request, code)
 
 

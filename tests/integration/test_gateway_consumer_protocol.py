@@ -8,10 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import why_no_kafka_yet
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.local_cluster import LocalCluster, wait_until
@@ -120,6 +122,30 @@ def read_and_resume(kafka: str, bootstrap: str) -> None:
     assert {AT_KAFKA, AT_MUSTER} <= groups_at(bootstrap)
 
 
+HEARTBEAT = "consumer.heartbeat.interval.ms"
+
+
+async def configure(bootstrap: str, group: str) -> None:
+    m = schema("incremental_alter_configs", 1)
+    changes = (m.AlterableConfig(name=HEARTBEAT, config_operation=0, value="6000"),)
+    resource = m.AlterConfigsResource(resource_type=32, resource_name=group, configs=changes)
+    client = await KafkaClient.connect(int(bootstrap.rpartition(":")[2]))
+    answer: Any = await client.call(m.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
+    await client.close()
+    assert [int(each.error_code) for each in answer.responses] == [0]
+
+
+async def configured(bootstrap: str, group: str) -> str:
+    m = schema("describe_configs", 4)
+    resource = m.DescribeConfigsResource(resource_type=32, resource_name=group, configuration_keys=(HEARTBEAT,))
+    client = await KafkaClient.connect(int(bootstrap.rpartition(":")[2]))
+    answer: Any = await client.call(
+        m.DescribeConfigsRequest(resources=(resource,), include_synonyms=False, include_documentation=False)
+    )
+    await client.close()
+    return str(answer.results[0].configs[0].value)
+
+
 async def test_consumers_of_the_new_protocol_read_through_the_gateway(tmp_path: Path) -> None:
     settings = {"group.consumer.heartbeat.interval.ms": "1000", "group.consumer.min.heartbeat.interval.ms": "1000"}
     async with KafkaCluster(tmp_path / "kafka", {TOPIC: PARTITIONS}, brokers=1, settings=settings) as kafka:
@@ -128,3 +154,6 @@ async def test_consumers_of_the_new_protocol_read_through_the_gateway(tmp_path: 
             bootstrap = line.split()[1].removeprefix("bootstrap=")
             await asyncio.to_thread(wait_until, lambda: any(line.startswith("ready") for line in muster.lines), "ready")
             await asyncio.to_thread(read_and_resume, kafka.bootstrap, bootstrap)
+            await configure(bootstrap, AT_MUSTER)
+            found = [await configured(address, AT_MUSTER) for address in (bootstrap, kafka.bootstrap)]
+            assert found == ["6000", "1000"]
