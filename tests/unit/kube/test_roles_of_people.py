@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 from tests.support.recorded_clusters import NAMESPACE, RecordedServer, recorded
 from tests.support.rights import Right, granted
+from tests.unit.cli.drive.site import say, site
 
 from muster_cli.oncall.bundle import collect
 from muster_cli.oncall.facts import read_facts
@@ -53,6 +54,28 @@ def test_view_changes_nothing_and_neither_role_reads_secrets() -> None:
     resources = {resource for role in ("muster-view", "muster-operate") for resource, _ in verbs(role)}
     assert len(resources) > 15
     assert not resources & {"secrets", "*"}
+
+
+async def test_who_may_view_and_operate_may_do_all_that_the_commands_ask_for(tmp_path: Path) -> None:
+    async with site(tmp_path) as (kubernetes, typed):
+        for command in (
+            ("move", "2", "orders-0"),
+            ("move", "2", "--undo"),
+            ("drain", "orders-2"),
+            ("drain", "orders-2", "--undo"),
+            ("fence", "orders-2"),
+            ("restart", "--all"),
+        ):
+            code, _, err = await typed.run(*command, "-n", "shop", "--timeout", "0")
+            assert code == 0, err
+        say(kubernetes, "orders-0", "Stalled", "NoMajority", """one; do: '{"spec":{"allowDataLoss":3}}'""")
+        code, _, err = await typed.run("allow-data-loss", "0", "--yes", "-n", "shop", "--timeout", "0")
+        assert code == 0, err
+        asked = {(plural, method) for method, plural in kubernetes.requests}
+    allowed = verbs("muster-view") | verbs("muster-operate")
+    assert ("coordinatorclusters", "PATCH") in asked
+    assert ("offsetspartitions", "PATCH") in asked
+    assert {(plural, {"GET": "get", "PATCH": "patch"}[method]) for plural, method in asked} <= allowed
 
 
 def test_operate_patches_and_replaces_pods_and_makes_and_deletes_nothing_of_ours() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace as with_fields
 
+from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
+from muster_operator.api.models import PartitionState
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.phases import Phases
 from muster_operator.plan.actions import Elect
@@ -40,7 +42,9 @@ def test_phases_of_a_failover_add_up_and_a_second_attempt_does_not_count() -> No
     phases.led(partition.metadata.name, 11.375)
     assert sums(metrics) == {"noticed": 1.0, "decided": 0.5, "recorded": 0.25, "called": 0.125, "led": 1.0}
     phases.led(partition.metadata.name, 99.0)
-    phases.plan(seen, [each for each in actions if not isinstance(each, Elect)], 20.0)
+    status = replace(partition.status, state=PartitionState.LEADERLESS)
+    again = with_fields(seen, partitions=(replace(partition, status=status),))
+    phases.plan(again, actions, 20.0)
     phases.recorded(21.0)
     phases.called(22.0)
     assert sums(metrics)["led"] == 1.0
