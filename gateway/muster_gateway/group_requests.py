@@ -104,26 +104,20 @@ def _of_first_partition(since: int) -> Callable[[Reader, int], int]:
     def read(reader: Reader, version: int) -> int:
         if version >= since:
             reader.int32()
-        codes = _codes_of_partitions(reader, lambda: reader.int16())
-        return codes[0] if codes else 0
+        return _code_of_first(reader, reader.int16) or 0
 
     return read
 
 
-def _codes_of_partitions(reader: Reader, after_index: Callable[[], int]) -> tuple[int, ...]:
-    def partition() -> int:
-        reader.int32()
-        code = after_index()
-        reader.tagged_fields()
-        return code
-
-    def topic() -> tuple[int, ...]:
+def _code_of_first(reader: Reader, after_index: Callable[[], int]) -> int | None:
+    """The code of the first partition; None: there is none. What follows may be megabytes, and is not read."""
+    for _ in range(reader.array_length()):
         reader.string()
-        codes = reader.array(partition)
+        if reader.array_length() > 0:
+            reader.int32()
+            return after_index()
         reader.tagged_fields()
-        return codes
-
-    return tuple(code for topic in reader.array(topic) for code in topic)
+    return None
 
 
 def _of_offset_fetch(reader: Reader, version: int) -> int:
@@ -137,19 +131,14 @@ def _of_offset_fetch(reader: Reader, version: int) -> int:
         reader.nullable_string()
         return reader.int16()
 
-    def group() -> int:
-        if version >= _OFFSET_FETCH_HAS_GROUPS:
-            reader.string()
-        codes = _codes_of_partitions(reader, fetched)
-        if version < 2:
-            return codes[0] if codes else 0
-        code = reader.int16()
-        if version >= _OFFSET_FETCH_HAS_GROUPS:
-            reader.tagged_fields()
-        return code
-
-    codes = reader.array(group) if version >= _OFFSET_FETCH_HAS_GROUPS else (group(),)
-    return codes[0] if len(codes) == 1 else 0
+    if version >= _OFFSET_FETCH_HAS_GROUPS:
+        if reader.array_length() != 1:
+            return 0
+        reader.string()
+    code = _code_of_first(reader, fetched)
+    if code is None:
+        return reader.int16() if version >= 2 else 0
+    return code
 
 
 def _of_only_consumer_group(reader: Reader, version: int) -> int:

@@ -73,6 +73,23 @@ def test_an_answer_says_whether_the_group_moved(key: int, version: int, code: Er
     assert moved == (code is not ErrorCode.NONE and one_group and (says_it or any(each[1] for each in topics)))
 
 
+@pytest.mark.parametrize(("key", "version"), [(apis.OFFSET_FETCH, 7), (apis.OFFSET_FETCH, 8), (apis.OFFSET_COMMIT, 8)])
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.NONE])
+def test_of_a_large_answer_only_the_first_partition_is_read(key: int, version: int, code: ErrorCode) -> None:
+    """All offsets of a large group are megabytes, and the event loop is everybody's."""
+    partitions: list[dict[str, Any]] = [{"partition_index": n, "error_code": int(code)} for n in range(5_000)]
+    topic: dict[str, Any] = {"name": "orders", "partitions": partitions}
+    body: dict[str, Any] = {"topics": [topic]}
+    if key == apis.OFFSET_FETCH:
+        for each in partitions:
+            each |= {"committed_offset": 1, "committed_leader_epoch": -1, "metadata": ""}
+        group = body | {"error_code": int(code)}
+        body = {"groups": [{"group_id": "m-1", **group}]} if version >= 8 else group
+    answer = frames.answer(key, version, body)
+    unread = answer[:100] + b"\xff" * (len(answer) - 100)
+    assert was_moved(frames.head(key, version), unread) == (code is not ErrorCode.NONE)
+
+
 def test_a_refusal_of_several_groups_is_for_each_of_them() -> None:
     frame = frames.request(
         apis.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ("a", "b"), "include_authorized_operations": False}
