@@ -32,9 +32,6 @@ class Configured(TwoKinds):
         assert response.error_code == 0
         return {each.name: each for each in response.configs}
 
-    def join(self, member_id: str = "a") -> Any:
-        return self.beat(member_id, 0, rebalance_timeout_ms=60_000, subscribed_topic_names=("t",), topic_partitions=())
-
 
 def values(harness: Configured) -> list[tuple[str | None, int]]:
     return [(each.value, each.source) for each in harness.shown().values()]
@@ -61,7 +58,7 @@ def test_configs_are_set_shown_and_taken_away() -> None:
 
 def test_members_are_held_to_the_configs_of_their_group() -> None:
     harness = Configured()
-    assert harness.join().heartbeat_interval_ms == 5_000
+    assert harness.join_consumer().heartbeat_interval_ms == 5_000
     harness.alter((SESSION, "60000"), (HEARTBEAT, "7000"))
     assert harness.beat("a", 2).heartbeat_interval_ms == 7_000
     harness.advance(59_999)
@@ -73,8 +70,8 @@ def test_members_are_held_to_the_configs_of_their_group() -> None:
 def test_assignments_keep_the_interval_of_their_group() -> None:
     harness = Configured()
     harness.alter((ASSIGNMENT, "10000"))
-    assert harness.join("a").assignment
-    assert harness.join("b").member_epoch == 2
+    assert harness.join_consumer("a").assignment
+    assert harness.join_consumer("b").member_epoch == 2
     harness.advance(10_000)
     assert harness.beat("b", 2).member_epoch == 3
 
@@ -82,7 +79,7 @@ def test_assignments_keep_the_interval_of_their_group() -> None:
 def test_configs_outlive_failover_checkpoint_and_their_group() -> None:
     harness = Configured()
     harness.alter((SESSION, "60000"))
-    harness.join()
+    harness.join_consumer()
     harness.beat("a", -1)
     assert harness.send(m.DeleteGroupRequest("g")).response.error_code == 0
     for coordinator in (harness.restored(), harness.coordinator):
@@ -90,10 +87,20 @@ def test_configs_outlive_failover_checkpoint_and_their_group() -> None:
         assert coordinator.key_count == 0
     harness.reload()
     assert harness.shown()[SESSION].value == "60000"
-    harness.join()
+    harness.join_consumer()
     harness.reload()
     harness.advance(59_999)
     assert harness.coordinator.gauges["consumer_groups", "Stable"] == 1
+
+
+def test_classic_group_stays_one_whatever_its_configs() -> None:
+    harness = Configured()
+    harness.stable_group("g")
+    before = harness.coordinator.durable_state().groups
+    harness.alter((SESSION, "60000"))
+    harness.reload()
+    assert harness.coordinator.durable_state().groups == before != {}
+    assert harness.coordinator.durable_state().consumers == {}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +138,7 @@ def test_value_beyond_later_bounds_counts_as_the_bound() -> None:
     harness.alter((SESSION, "60000"))
     harness.consumer_config = replace(CONFIG, max_session_timeout_ms=50_000)
     harness.reload()
-    harness.join()
+    harness.join_consumer()
     harness.advance(50_000)
     assert harness.coordinator.gauges["consumer_groups", "Empty"] == 1
     assert harness.shown()[SESSION].value == "60000"

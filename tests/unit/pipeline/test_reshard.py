@@ -92,6 +92,7 @@ def consumer_group_records(group: str, number: int) -> list[Record]:
         c.TARGET_MEMBER_TYPE: c.ConsumerGroupTargetMemberValue(((bytes(16), (number % 7,)),)),
         c.CURRENT_TYPE: c.ConsumerGroupCurrentValue(number, number, 0, owned, ()),
         c.REGEX_TYPE: c.ConsumerGroupRegexValue(("t",), 1, 2),
+        c.CONFIGS_TYPE: c.GroupConfigsValue((("consumer.session.timeout.ms", number),)),
     }
     written: list[Record] = [
         (c.encode_consumer_group_key(kind, group, "m"), c.encode_consumer_group_value(value))
