@@ -22,7 +22,9 @@ def locked(*extras: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "extras"), [("muster", ["operator"]), ("muster-pipeline", ["cli", "pipeline"])], ids=["muster", "pipeline"]
+    ("name", "extras"),
+    [("muster", ["operator"]), ("muster-pipeline", ["cli", "pipeline", "backup"])],
+    ids=["muster", "pipeline"],
 )
 def test_bill_of_materials_names_every_package_of_the_image_with_its_hashes(
     tmp_path: Path, name: str, extras: list[str]
