@@ -317,7 +317,7 @@ class AccessSettings:
     that cannot read it does not start; a change that cannot be read is logged, and the ACLs before it stay."""
 
     access_from_operator: bool = _flag(False, None)
-    """Whether users and ACLs come from the operator (MusterUsers) in the place of files: then there are none until it
+    """Whether users and ACLs come from the operator (MusterUsers) in place of files: then there are none until it
     has given them. The data directory keeps them for the next start."""
 
     super_users: str = _text("super.users", parse_principals)

@@ -15,7 +15,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Of requests about groups at Muster. `waiting`: how many wait for a leader now. `delayed`: how many have had to.
+    """Requests about groups at Muster. `waiting`: how many wait for a leader now. `delayed`: how many have had to.
     `given_up`: those of them that no leader took in time, or that must not be sent twice."""
 
     answered: int = 0

@@ -1,5 +1,6 @@
-"""Who clients of the gateway are, where the gateway itself asks them: by a login, as at a pod's listener, or by their
-certificate. `listener.entrance` does what a pod does: one request after the other, bounded logins, failed ones delayed.
+"""Clients of the gateway say who they are, where the gateway itself asks: by a login, as at a pod's listener, or by
+their certificate. `listener.entrance` does what a pod does: one request after the other, bounded logins, failed ones
+delayed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Entry:
 
 
 def listener_tls(settings: GatewaySettings) -> Tls | None:
-    """Of all ports for clients; None: plain ones. Raises TlsError."""
+    """The TLS of all ports for clients; None: they are plain. Raises TlsError."""
     if not settings.listener_tls_dir:
         return None
     files = TlsFiles.of(Path(settings.listener_tls_dir))

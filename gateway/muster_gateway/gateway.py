@@ -67,7 +67,7 @@ class Gateway:
         self._servers: list[Listening] = []
         self._clients: set[ClientConnection] = set()
         self.held_bytes = 0
-        """Of all connections together."""
+        """What all connections hold together."""
 
     async def start(self) -> Address:
         """Listen for clients; returns the bootstrap address. Raises OSError.

@@ -74,7 +74,7 @@ class Muster:
         self._leaders.forget(group_id, pod)
 
     async def look_up(self, group_id: str) -> int | None:
-        """As `leader_of`, asked now."""
+        """The node that leads the group, asked for now; None: nobody says so."""
         try:
             # Less than what a connection may take, unless it is secured: then the first one takes its time.
             async with asyncio.timeout(max(LOOK_UP_S, connect_s(self._connector) - CONNECT_S)):

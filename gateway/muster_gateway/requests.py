@@ -212,7 +212,7 @@ def _acks(frame: bytes, flexible: bool) -> int:
 
 
 def _skip_tags(frame: bytes, position: int) -> int:
-    """As `skip_tagged_fields`, but IndexError where the frame ends: more of it may come."""
+    """The position after tagged fields. Raises IndexError where the frame ends: more of it may come."""
     if frame[position] == 0:
         return position + 1
     count, position = uvarint(frame, position)

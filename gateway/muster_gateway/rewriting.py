@@ -82,7 +82,7 @@ class BrokersAnswer:
 
 @guarded
 def read_brokers(key: int, version: int, frame: bytes) -> BrokersAnswer:
-    """Of Metadata (3) or DescribeCluster (60)."""
+    """Cut an answer to Metadata (3) or DescribeCluster (60)."""
     flexible = apis.RULES[key].flexible(version)
     reader = Reader(frame, answer_body(frame, flexible), flexible)
 

@@ -1,4 +1,4 @@
-"""The simulation runs the production code: what it puts in the place of something is a list of ports."""
+"""The simulation runs the production code: what it puts in place of something is a list of ports."""
 
 from __future__ import annotations
 

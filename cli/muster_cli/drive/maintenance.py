@@ -71,7 +71,7 @@ def _holds(partition: OffsetsPartition, pod: str) -> bool:
 
 
 def _others(seen: Seen, partition: OffsetsPartition, pod: str) -> list[str]:
-    """The pods that could lead it in the place of this one."""
+    """The pods that could lead it in place of this one."""
     away = {pod, *seen.cluster.spec.maintenance}
     ready = {each.name for each in seen.pods if each.ready} - away
     return [each.pod for each in partition.status.replicas if each.pod in ready]

@@ -36,7 +36,7 @@ class FrontOptions:
     """What brokers ask of who connects to them: settings of the gateway."""
 
     def settings(self, muster: str, port: int) -> dict[str, str]:
-        """Of the gateway's process. `muster`: bootstrap of the pods."""
+        """The settings of the gateway's process. `muster`: bootstrap of the pods."""
         return {
             "upstream.bootstrap.servers": self.upstream,
             "muster.bootstrap.servers": muster,

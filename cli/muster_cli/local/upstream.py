@@ -34,7 +34,7 @@ async def fitted_to_upstream(options: UpOptions, before: ClusterRecords) -> UpOp
 
 
 async def _offsets_partitions(upstream: UpstreamSettings) -> int:
-    """Of its `__consumer_offsets`, which a broker makes when it is first looked for."""
+    """The number of partitions of its `__consumer_offsets`, which a broker makes when it is first looked for."""
     try:
         connector = Connector(upstream.outgoing, CLIENT_ID)
     except (TlsError, SecurityFileError) as error:

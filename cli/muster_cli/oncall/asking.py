@@ -19,8 +19,8 @@ from muster_cli.oncall.seen import Seen, Unreachable
 
 @dataclass(frozen=True)
 class Brokers:
-    """Whom to ask. `server`: bootstrap servers, "" for those that the cluster tells, of this `listener` if one is
-    named. `client_config`: what librdkafka is given beside.
+    """The brokers to ask. `server`: bootstrap servers, "" for those that the cluster tells, of this `listener` if one
+    is named. `client_config`: what librdkafka is given beside.
     """
 
     where: Where

@@ -112,7 +112,7 @@ def offset_delete(state: GroupTables, request: OffsetDeleteRequest, token: Token
 
 
 def _delete_error(group: ClassicGroup) -> ErrorCode:
-    """Of OffsetDelete. A group that says what it subscribes to is asked for each topic."""
+    """The error of OffsetDelete for the whole group. One that says what it subscribes to is asked for each topic."""
     code = STATE_ERRORS[GroupApi.OFFSET_DELETE, group.state]
     if code == ErrorCode.NON_EMPTY_GROUP and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return ErrorCode.NONE

@@ -99,7 +99,7 @@ def _held(
 
 
 def _settled(partitions: Collection[int], of_topic: dict[int, Stored]) -> FetchedPartitions:
-    """Of partitions without an offset in an open transaction."""
+    """The offsets of partitions that have none in an open transaction."""
     if PACKED_MIN <= len(partitions) <= PACKED_MAX:
         found = _in_columns(partitions, of_topic)
         if found is not None:

@@ -39,7 +39,7 @@ def peer_host(transport: asyncio.BaseTransport) -> str:
 
 
 def nobody(transport: asyncio.BaseTransport) -> Identity:
-    """Who a client is that nobody asks."""
+    """The identity of a client that nobody asks for one."""
     return Identity(ANONYMOUS, peer_host(transport))
 
 

@@ -49,7 +49,7 @@ class ClientAnswer(Answer, Protocol):
 
     @property
     def version(self) -> int:
-        """Of the API that the client asked with."""
+        """The version of the API that the client asked with."""
         ...
 
     @property

@@ -51,7 +51,7 @@ NO_SECURITY = ListenerSecurity()
 
 
 class Known(Protocol):
-    """Who is known to the pod, and what each may take of it, from files that may change."""
+    """The users that the pod knows, and what each may take of it, from files that may change."""
 
     def look(self) -> bool:
         """Look for files that have changed, and return whether there may be other users."""

@@ -58,7 +58,7 @@ class Sasl:
         )
 
     def _stand_in(self, name: str) -> tuple[str, int]:
-        """Of a user that is drawn by a secret: nobody can foresee which one a name gets."""
+        """The salt and the iterations of a user that is drawn by a secret: nobody can foresee which one a name gets."""
         drawn = hmac.digest(self._secret, name.encode(), "sha256")
         return self._users().work_for(int.from_bytes(drawn[:8], "big"))
 

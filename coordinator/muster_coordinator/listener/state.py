@@ -36,7 +36,7 @@ class Connection(Protocol):
 
     @property
     def identity(self) -> Identity | None:
-        """Who the client is; None: it has not said so yet."""
+        """The client, or None while it has not said who it is."""
         ...
 
     def look(self, now_ms: int) -> None:

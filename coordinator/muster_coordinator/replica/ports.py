@@ -79,7 +79,7 @@ class Storage(Protocol):
         ...
 
     def swap(self, replica: StoredReplica, copy: LogCopy, horizon: int) -> None:
-        """Put `copy` in the place of the log, which no one may use meanwhile. Raises OSError, DamagedLogError."""
+        """Put `copy` in place of the log, which no one may use meanwhile. Raises OSError, DamagedLogError."""
         ...
 
 

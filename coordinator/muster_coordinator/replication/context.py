@@ -102,7 +102,7 @@ class Context:
             )
 
     def replace_log(self, log: LogState) -> None:
-        """A copy is in the place of the log, durably. What it has not is not called committed any more."""
+        """A copy is in place of the log, durably. What it has not is not called committed any more."""
         log.durable_end = log.end
         self.commit_point = min(self.commit_point, self.log.agreement(0, log.end, log.runs(0, log.end)))
         self.log = log

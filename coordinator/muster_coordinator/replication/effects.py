@@ -59,7 +59,7 @@ class StartCopy(msgspec.Struct, frozen=True, gc=False):
 
 
 class SwapCopy(msgspec.Struct, frozen=True, gc=False):
-    """Storage. Fsync the copy and put it in the place of the log by rename. State and checkpoints of the old log go."""
+    """Storage. Fsync the copy and put it in place of the log by rename. State and checkpoints of the old log go."""
 
 
 class AppendRange(msgspec.Struct, frozen=True, gc=False):

@@ -240,7 +240,7 @@ def condition_status(conditions: Iterable[Condition], type_: str) -> ConditionSt
 
 
 def with_condition(conditions: tuple[Condition, ...], condition: Condition, now: str) -> tuple[Condition, ...]:
-    """The conditions with this one added, or in the place of the one with its type.
+    """The conditions with this one added, or in place of the one with its type.
 
     lastTransitionTime becomes `now` (RFC 3339) only if the status differs from before: the result equals the input when
     nothing changed, so a converged status is not written again.

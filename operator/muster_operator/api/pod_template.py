@@ -51,13 +51,13 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
         tuple[CoreObject, ...],
         Meta(
             max_length=10,
-            description="How pods are spread (core/v1), in the place of a preference for other zones and other nodes.",
+            description="How pods are spread (core/v1), in place of a preference for other zones and other nodes.",
         ),
     ] = ()
     security_context: Annotated[
         CoreObject | None,
         Meta(
-            description="Uid, gid and group of volumes (core/v1, PodSecurityContext) in the place of 65532; {} on"
+            description="Uid, gid and group of volumes (core/v1, PodSecurityContext) in place of 65532; {} on"
             " OpenShift, which gives each namespace a range of its own. Any uid will do; root is refused."
         ),
     ] = None

@@ -36,7 +36,7 @@ async def read_secret(client: KubeClient, namespace: str, name: str) -> Json | N
 async def swap_secret(
     client: KubeClient, namespace: str, name: str, present: Json | None, data: Mapping[str, str]
 ) -> Json:
-    """Have `data` in the place of what was read, and return what is stored. Raises ConflictError, StoreError."""
+    """Have `data` in place of what was read, and return what is stored. Raises ConflictError, StoreError."""
     if present is not None:
         return await client.replace(f"{secrets_path(namespace)}/{name}", {**present, "data": data})
     metadata = {"name": name, "namespace": namespace, "labels": LABELS}

@@ -146,7 +146,7 @@ def parse_records(window: Window, records: Records, *, of_transactions: bool = F
 def _control_kinds(
     source: Source, records: Records, control: Mask, record_type: Ints, kind: NDArray[np.int8]
 ) -> tuple[Ints, NDArray[np.int8], Mask]:
-    """(types, kinds, wrong): those of control batches put in the place of what their bytes would be elsewhere."""
+    """(types, kinds, wrong): those of control batches put in place of what their bytes would be elsewhere."""
     control_type = source.int16(records.key_start + 2)
     marker = (control_type == _ABORT_TYPE) | (control_type == _COMMIT_TYPE)
     marker_kind = np.where(control_type == _COMMIT_TYPE, _TXN_COMMIT, _TXN_ABORT)

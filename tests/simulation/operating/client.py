@@ -1,4 +1,4 @@
-"""What an operator's process has in the place of `kubernetes.aio` and kopf: requests and watches."""
+"""What an operator's process has in place of `kubernetes.aio` and kopf: requests and watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections between processes, in the place of TCP: what is written arrives whole and in order, or all breaks.
+"""Connections between processes, in place of TCP: what is written arrives whole and in order, or all breaks.
 
 A cut of the network delays what is under way until it is over, as TCP sends again. The end of a process resets its
 connections and refuses new ones; when a machine loses its power, the others hear nothing until something is there again

@@ -1,1 +1,1 @@
-"""The real pod, and what the simulation gives it in the place of a machine: clocks, disk, network, threads."""
+"""The real pod, and what the simulation gives it in place of a machine: clocks, disk, network, threads."""

@@ -1,4 +1,4 @@
-"""What stands in the place of an Exchange in tests of handlers."""
+"""What stands in place of an Exchange in tests of handlers."""
 
 from __future__ import annotations
 

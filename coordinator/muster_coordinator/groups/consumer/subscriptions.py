@@ -32,9 +32,9 @@ def metadata_hash(
     come: Iterable[ConsumerGroupMemberValue] = (),
     regexes: Mapping[str, ConsumerGroupRegexValue] | None = None,
 ) -> int:
-    """Of the topics that the group will be subscribed to once members are `gone` and `come` and expressions stand for
-    what `regexes` says: another number when one of them has changed; 0: there is none of them (KIP-1101). Takes time
-    in proportion to the topics, not to the members.
+    """The hash of the topics that the group will be subscribed to once members are `gone` and `come` and expressions
+    stand for what `regexes` says: another number when one of them has changed; 0: there is none of them (KIP-1101).
+    Takes time in proportion to the topics, not to the members.
 
     Not Kafka's number, which is made by XXH3: a group that changes hands is assigned anew once.
     """

@@ -54,7 +54,7 @@ def describe_groups(request: w.DescribeGroupsRequest, exchange: ClientAnswer, ri
 
 
 def list_groups(request: m.ListGroupsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
-    """Who may describe the cluster sees all groups, others those that they may describe."""
+    """A client that may describe the cluster sees all groups, any other one those that it may describe."""
     sees = rights.unasked
     if sees.cluster(Operation.DESCRIBE):
         handler(request, exchange)

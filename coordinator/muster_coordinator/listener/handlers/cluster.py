@@ -27,8 +27,8 @@ _NO_SUCH_GROUPS = "Muster has neither share groups nor Streams groups: use a Kaf
 
 
 class ClusterHandlers:
-    """Of one listener: a client is told addresses of the listener that it came in by, as in Kafka. A pod without one
-    does not exist for it.
+    """Handlers of one listener: a client is told addresses of the listener that it came in by, as in Kafka. A pod
+    without one does not exist for it.
     """
 
     def __init__(self, view: ClusterView, listener: str = "") -> None:

@@ -26,7 +26,7 @@ from muster_coordinator.requests import transactions as t
 from muster_coordinator.shard.shard import Shard
 
 NO_SECURITY = SecurityHandlers()
-"""Of a pod without files of ACLs and users."""
+"""The handlers of a pod without files of ACLs and users."""
 
 
 def handler_table(

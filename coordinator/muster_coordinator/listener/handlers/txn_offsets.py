@@ -46,7 +46,7 @@ _NO_NEWS = frozenset(
 
 
 class Barrier(Protocol):
-    """Of a cluster whose markers come from an upstream: `pod.mirroring.barrier`."""
+    """The wait for markers of a cluster whose markers come from an upstream: `pod.mirroring.barrier`."""
 
     def after_markers(self, partition: int, go_on: Callable[[], None], refuse: Callable[[ErrorCode], None]) -> None:
         """Call `go_on` when all markers are here that were written before now, or `refuse`. `partition`: the number

@@ -72,7 +72,7 @@ class LogCopy:
         self._size = 0
 
     def swap_in(self, horizon: int, count: int) -> None:
-        """Put the copy in the place of the log, durably. `horizon`: tombstones below it are missing; `count`: of
+        """Put the copy in place of the log, durably. `horizon`: tombstones below it are missing; `count`: of
         the swaps, this one included.
         """
         if self._tail_end < self.end_offset:

@@ -368,7 +368,7 @@ class PartitionLog:
         ]
 
     def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
-        """`segment` stands in the place of those from `base_offset` to `end_offset`, on the disk already."""
+        """`segment` stands in place of those from `base_offset` to `end_offset`, on the disk already."""
         first = bisect_left(self._segments, base_offset, key=lambda s: s.base_offset)
         last = bisect_left(self._segments, end_offset, key=lambda s: s.base_offset)
         replaced, self._segments[first:last] = self._segments[first:last], [segment]

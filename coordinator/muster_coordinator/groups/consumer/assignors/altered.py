@@ -23,7 +23,7 @@ def topics_as_recorded(assignment: Assignment) -> list[bytes]:
 
 
 def partitions_as_recorded(partitions: tuple[int, ...]) -> list[int]:
-    """As `topics_as_recorded`, for the partitions of a topic."""
+    """The order of a topic's partitions as Kafka reads them from a record, like `topics_as_recorded`."""
     return partitions_in_order(partitions, buckets_of_copy(len(partitions)))
 
 

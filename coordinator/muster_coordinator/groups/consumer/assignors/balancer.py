@@ -48,7 +48,7 @@ class Balancer:
         return self._most_level - self._least_level <= 1
 
     def least(self) -> int:
-        """Who takes the next partition."""
+        """The member that takes the next partition."""
         if self._least_next >= self._least_end:
             self._least_level += 1
             members, sizes = self._members, self._sizes
@@ -59,7 +59,7 @@ class Balancer:
         return self._members[self._least_next - 1]
 
     def most(self) -> int:
-        """Who gives the next partition, or NOBODY."""
+        """The member that gives the next partition, or NOBODY."""
         if self._most_next < self._most_start:
             members, sizes = self._members, self._sizes
             if self._most_end <= self._most_start and self._most_start > 0:

@@ -87,12 +87,12 @@ def strings_in_order(texts: Iterable[str], buckets: int) -> list[str]:
 
 
 def topics_in_order(topic_ids: Iterable[bytes], buckets: int) -> list[bytes]:
-    """As `strings_in_order`, of topic ids."""
+    """The order of topic ids, found like that of strings."""
     return _in_order(list(topic_ids), uuid_hash, buckets)
 
 
 def partitions_in_order(partitions: Iterable[int], buckets: int) -> list[int]:
-    """As `strings_in_order`, of partitions."""
+    """The order of partitions, found like that of strings."""
     return _in_order(list(partitions), partition_hash, buckets)
 
 
