@@ -1,0 +1,4 @@
+"""How a group moves from Kafka to Muster while it runs. No I/O.
+
+Source: docs/adr/0048.
+"""

@@ -1,0 +1,129 @@
+"""Faults planted in production's code, each with the seeds within which it is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.simulation.moves.world import Leader
+
+from muster_coordinator.mirror.moving.leases import Leases
+from muster_coordinator.mirror.moving.move import Move, Step, Task
+from muster_gateway.route_lease import RouteLease, Way
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def decides_before_the_barrier(patch: pytest.MonkeyPatch) -> None:
+    look = Move.look
+
+    def planted(self: Move, leases: Leases, position: int, *rest: bool | int) -> Task | None:
+        task = look(self, leases, position, *rest)  # type: ignore[arg-type]
+        if self.step in (Step.READING, Step.PASSING):
+            self.step = Step.DECIDING
+            return Task.DECIDE
+        return task
+
+    patch.setattr(Move, "look", planted)
+
+
+def does_not_wait_until_gateways_are_drained(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leases, "are_drained", lambda _self, _fence, _now_ms: True)
+
+
+def forgets_leases_of_the_leader_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leases, "are_known", lambda _self, _now_ms: True)
+
+
+def gives_no_fence_to_one_connection(patch: pytest.MonkeyPatch) -> None:
+    """It is not counted as outstanding."""
+    sent = RouteLease.sent
+
+    def planted(self: RouteLease, group_id: str) -> int:
+        term = sent(self, group_id)
+        self._outstanding[group_id] -= 1
+        if not self._outstanding[group_id]:
+            del self._outstanding[group_id]
+        return term
+
+    def answered(self: RouteLease, _group_id: str, term: int, now_ms: int) -> bool:
+        self._look(now_ms)
+        return term == self._term
+
+    patch.setattr(RouteLease, "sent", planted)
+    patch.setattr(RouteLease, "answered", answered)
+
+
+def a_gateway_keeps_an_old_route(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RouteLease, "_look", lambda _self, _now_ms: None)
+    way = RouteLease.way
+
+    def planted(self: RouteLease, group_id: str, _now_ms: int) -> Way:
+        return way(self, group_id, -1) if self._until_ms >= 0 else Way.WAIT
+
+    patch.setattr(RouteLease, "way", planted)
+
+
+def passes_an_answer_after_its_lease(patch: pytest.MonkeyPatch) -> None:
+    answered = RouteLease.answered
+    patch.setattr(RouteLease, "answered", lambda *args: answered(*args) or True)
+
+
+def counts_a_lease_from_its_answer(patch: pytest.MonkeyPatch) -> None:
+    take = RouteLease.take
+
+    def planted(self: RouteLease, answer: object, now_ms: int) -> None:
+        self._asked_ms = dict.fromkeys(self._asked_ms, now_ms)
+        take(self, answer, now_ms)  # type: ignore[arg-type]
+
+    patch.setattr(RouteLease, "take", planted)
+
+
+def answers_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """A leader of the past gives leases."""
+    patch.setattr(Leader, "hold", _hold_nothing)
+
+
+def _hold_nothing(self: Leader, done: Callable[[], None]) -> None:
+    self._world.soon(self._replicated)
+    self._world.soon(done)
+
+
+def gives_up_while_the_log_decides(patch: pytest.MonkeyPatch) -> None:
+    """The group is called Kafka's again, with its route under way."""
+    compared = Move.compared
+
+    def planted(self: Move, difference: str) -> Task | None:
+        task = compared(self, difference)
+        if task is Task.DECIDE:
+            self.step = Step.GIVEN_UP
+        return task
+
+    patch.setattr(Move, "compared", planted)
+    ask = Leader.ask
+
+    def asked(self: Leader, *args: object) -> None:
+        if self._move is None or self._move.step is not Step.GIVEN_UP:
+            ask(self, *args)  # type: ignore[arg-type]
+            return
+        route, self._route = self._route, None
+        ask(self, *args)  # type: ignore[arg-type]
+        self._route = route
+
+    patch.setattr(Leader, "ask", asked)
+
+
+FAULTS: dict[str, tuple[Plant, int]] = {
+    plant.__name__: (plant, seeds)
+    for plant, seeds in (
+        (decides_before_the_barrier, 20),
+        (does_not_wait_until_gateways_are_drained, 20),
+        (forgets_leases_of_the_leader_before, 30),
+        (gives_no_fence_to_one_connection, 150),
+        (a_gateway_keeps_an_old_route, 30),
+        (passes_an_answer_after_its_lease, 30),
+        (counts_a_lease_from_its_answer, 60),
+        (answers_before_it_is_committed, 150),
+        (gives_up_while_the_log_decides, 20),
+    )
+}

@@ -1,0 +1,35 @@
+"""The protocol by which a group moves keeps its promise, and a fault in it is found."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.moves.faults import FAULTS
+from tests.simulation.moves.run import run
+from tests.simulation.moves.world import Violation
+
+SEEDS = 25
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_group_moves_and_nothing_acknowledged_is_lost(seed: int) -> None:
+    run(seed)
+
+
+def test_run_is_a_function_of_its_seed() -> None:
+    assert run(3).log == run(3).log
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_fault_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, seeds = FAULTS[name]
+    plant(monkeypatch)
+    assert any(_is_caught(seed) for seed in range(seeds)), f"not caught within {seeds} seeds"
+
+
+def _is_caught(seed: int) -> bool:
+    try:
+        run(seed)
+    except Violation:
+        return True
+    return False
