@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 from tests.attacks.site import Site
@@ -12,6 +13,7 @@ from tests.support.kafka import KafkaClient
 
 STEP_EVERY_S = 0.5
 FILLED = "filled"
+READ_ONLY = "read-only"
 
 
 async def clock_forward(site: Site) -> None:
@@ -51,6 +53,36 @@ async def full(site: Site) -> None:
 
 async def free(site: Site) -> None:
     (Path(site.target.data_dir).parent / FILLED).unlink()
+
+
+async def read_only(site: Site) -> None:
+    """Nothing more can be opened to write, made, renamed or removed in the pod's directory; its open files go on.
+
+    Linux refuses to make a mount read-only while files of it are open to write. So another one is made read-only where
+    nobody writes, and laid over the pod's at once.
+    """
+    directory, aside = site.target.data_dir, _aside(site)
+    aside.mkdir()
+    for command in (
+        ("mount", "--bind", directory, str(aside)),
+        ("mount", "-o", "remount,bind,ro", str(aside)),
+        ("mount", "--bind", str(aside), directory),
+    ):
+        await asyncio.to_thread(_run, *command)
+    site.counts["mounts"] += 1
+
+
+async def writable(site: Site) -> None:
+    for path in (site.target.data_dir, str(_aside(site))):
+        await asyncio.to_thread(_run, "umount", "-l", path)
+
+
+def _aside(site: Site) -> Path:
+    return Path(site.target.data_dir).parent / READ_ONLY
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
 
 
 async def idle_at_the_pods_port(site: Site) -> None:
