@@ -10,6 +10,7 @@ from typing import cast
 from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.wire.errors import FrameTooLargeError
 from muster_coordinator.wire.framing import FrameReader
+from muster_gateway.errors import UpstreamError
 
 Address = tuple[str, int]
 
@@ -54,7 +55,8 @@ class Caller(asyncio.Protocol):
         return self._good_until_s is not None and asyncio.get_running_loop().time() >= self._good_until_s
 
     def call(self, frame: bytes) -> asyncio.Future[bytes]:
-        """Send a request (with its length). The result is the answer without its length, or ConnectionLostError."""
+        """Send a request (with its length). The result is the answer without its length, or
+        ConnectionLostError, or UpstreamError for one that is too large."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         if self._transport is None:
             future.set_exception(ConnectionLostError("it was lost before"))
@@ -65,13 +67,16 @@ class Caller(asyncio.Protocol):
 
     def close(self, reason: str = "closed") -> None:
         """What waits gets ConnectionLostError."""
+        self._end(ConnectionLostError(reason))
+
+    def _end(self, error: Exception) -> None:
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
         waiting, self._waiting = self._waiting, deque()
         for _, future in waiting:
             if not future.done():
-                future.set_exception(ConnectionLostError(reason))
+                future.set_exception(error)
                 future.exception()  # nobody may wait for it any more, and that is no error
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
@@ -87,7 +92,7 @@ class Caller(asyncio.Protocol):
         try:
             frames = self._reader.feed(data)
         except FrameTooLargeError as error:
-            self.close(str(error))
+            self._end(UpstreamError(str(error)))  # asked again, it would be as large again
             return
         for frame in frames:
             if not self._waiting or int.from_bytes(frame[:4], "big", signed=True) != self._waiting[0][0]:

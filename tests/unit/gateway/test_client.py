@@ -375,3 +375,18 @@ async def test_transactional_commits_go_to_muster_where_that_was_allowed(allowed
         assert await client.receive() == plain(3, answer)[4:]
         assert len(pod.requests) == int(allowed)
         client.close()
+
+
+async def test_answer_of_a_pod_that_is_too_large_is_not_asked_for_again() -> None:
+    """It would be as large again, until the time for a failover is over."""
+
+    async def large(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
+        return struct.pack(">ii", 1 << 30, correlation_id) + bytes(1000)
+
+    async with Server(0, echo) as broker, Server(1, large) as pod, gateway(broker, pod) as (under_test, port):
+        client = await Client.connect(port)
+        client.send(apis.DESCRIBE_GROUPS, 0, 1, struct.pack(">ih3s", 1, 3, b"m-1"))
+        while not await ended(client):
+            pass
+        await wait_for(lambda: under_test.ended["muster_failed"] == 1)
+        assert [key for key, _ in pod.requests].count(apis.DESCRIBE_GROUPS) == 1
