@@ -338,6 +338,8 @@ class KafkaConnection(asyncio.Protocol):
             self._rest = None
         if self._load is not None:
             self._load.forget(self)
+        if self.session is not None:
+            self.session.leave()
         self.count()
 
     def _pause_reading(self) -> None:

@@ -45,6 +45,7 @@ class Session:
         self._now_ms = now_ms
         self._may_again = True  # once between two looks, so about once a second as in Kafka (KafkaChannel)
         self._mechanism: Mechanism | None = None
+        self._hashing: asyncio.Future[bytes] | None = None
         self._is_refused = False
 
     def look(self, connection: AnsweringConnection, now_ms: int) -> None:
@@ -55,6 +56,11 @@ class Session:
             connection.close()
         elif now_ms >= self._ends_ms and self._mechanism is None:
             connection.serve(self._over)
+
+    def leave(self) -> None:
+        """The connection has gone: others wait for the thread that would hash for it."""
+        if self._hashing is not None:
+            self._hashing.cancel()
 
     def _handshake(self, request: w.SaslHandshakeRequest, exchange: ClientAnswer) -> None:
         if not self._may_again:
@@ -85,7 +91,7 @@ class Session:
             self._answer(exchange, step)
             return
         exchange.connection.serve(self._closing)  # until the password is hashed
-        hashing = asyncio.get_running_loop().run_in_executor(self._sasl.hashing, step)
+        hashing = self._hashing = asyncio.get_running_loop().run_in_executor(self._sasl.hashing, step)
 
         def hashed(done: asyncio.Future[bytes]) -> None:
             if done.cancelled():

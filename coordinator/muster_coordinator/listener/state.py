@@ -30,6 +30,10 @@ class EndingSession(Protocol):
         """The time is `now_ms`: the session may have ended."""
         ...
 
+    def leave(self) -> None:
+        """The connection has gone."""
+        ...
+
 
 class Connection(Protocol):
     """What the listener asks of a connection."""
