@@ -80,5 +80,7 @@ def test_leaders_are_moved_pods_drained_fenced_and_restarted(
     assert leads(cluster, first) == 0
     assert "fenced" in muster(acts, "status").stdout
     done(muster(acts, "fence", first, "--undo", "--json"))
+    names = {pod.name for pod in cluster.pods()}
+    wait_until(lambda: all(leads(cluster, pod) for pod in names), "the cluster is as the next test expects it", 120)
     led = muster(acts, "allow-data-loss", str(number), "--yes")
     assert (led.returncode, "there is no loss to allow" in led.stderr) == (1, True)

@@ -118,7 +118,7 @@ class KafkaConnection(asyncio.Protocol):
         self._client_ended = True
         self.paused_reading = True  # for good: `resume_reading` is told of every answer that leaves
         self._reader.drop()
-        self.resume_reading()
+        self.wait_for_turn()  # thousands may end at once
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -354,6 +354,7 @@ class KafkaConnection(asyncio.Protocol):
                 self._rotation.wait(self, True)
         elif self._client_ended:
             if not self.answers.pending:
+                self._rotation.units -= 1
                 self.close()
         elif self._write_paused or self._rest is not None or len(self.answers.pending) >= self._max_in_flight:
             return

@@ -79,6 +79,17 @@ async def test_large_request_is_read_in_turns() -> None:
     assert clients.carried_out[little] == 1
 
 
+async def test_connections_that_clients_end_are_closed_in_turns() -> None:
+    clients = Clients(5 * TURN_UNITS)
+    for connection in clients.connections:
+        assert connection.eof_received(), "half open until its turn"
+    closed = [0]
+    while closed[-1] < len(clients.transports):
+        await asyncio.sleep(0)
+        closed.append(sum(transport.is_closed for transport in clients.transports))
+        assert closed[-1] - closed[-2] <= TURN_UNITS
+
+
 async def test_who_is_new_waits_behind_who_is_known_to_ask_for_little() -> None:
     clients = Clients(2)
     new, known = clients.connections
