@@ -25,6 +25,7 @@ from muster_cli.backup.verify import verify
 from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_cli.local.declare import CLUSTER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from muster_cli.local.declared_logs import declare_logs, pod_of
 from muster_cli.progress import Amount
 from muster_coordinator.log.disk import OsDisk, replace_file
 from muster_coordinator.log.errors import DamagedLogError
@@ -46,19 +47,7 @@ from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PromiseFile
-from muster_operator.api.models import (
-    ClusterRef,
-    CoordinatorCluster,
-    CoordinatorClusterSpec,
-    ObjectMeta,
-    OffsetsPartition,
-    OffsetsPartitionSpec,
-    OffsetsTopic,
-    OffsetsTopicSpec,
-    TopicRef,
-    partition_object_name,
-)
-from muster_operator.store.sqlite import SqliteStore
+from muster_operator.api.models import ClusterRef, OffsetsTopicSpec
 
 SEGMENT_BYTES = 100 << 20
 BATCH_BYTES = 1 << 20
@@ -90,7 +79,7 @@ def run_restore(
     try:
         making.create()
         restored = _Restore(store, backup, making, pods, now_ms).run(progress)
-        asyncio.run(_declare(making, backup, pods))
+        asyncio.run(declare_logs(making, pods, _topics(backup)))
         making.root.rename(data.root)
     except (DamagedLogError, CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
         shutil.rmtree(making.root, ignore_errors=True)
@@ -249,28 +238,10 @@ def _batches(cut: PartitionCut, directory: Path) -> Iterator[RecordBatch]:
         yield from iter_batches(data[: segment.size])
 
 
-def pod_of(number: int, pods: int) -> str:
-    """The pod that holds the log of this partition."""
-    return f"{CLUSTER.name}-{number % pods}"
-
-
-async def _declare(data: DataDir, backup: Backup, pods: int) -> None:
-    store = SqliteStore(data.store)
-    namespace = CLUSTER.namespace
-    try:
-        await store.apply(CoordinatorCluster(ObjectMeta(CLUSTER.name, namespace), CoordinatorClusterSpec(pods=pods)))
-        of_offsets = OffsetsTopicSpec(ClusterRef(CLUSTER.name), len(backup.layout.offsets), 1)
-        of_transactions = replace(of_offsets, partitions=len(backup.layout.transactions), topic=TRANSACTIONS.name)
-        for spec, name, numbers in (
-            (of_offsets, OFFSETS_TOPIC, backup.layout.offsets),
-            (of_transactions, TRANSACTIONS_TOPIC, backup.layout.transactions),
-        ):
-            if not numbers:
-                continue
-            await store.apply(OffsetsTopic(ObjectMeta(name, namespace), spec))
-            for number in numbers:
-                place = OffsetsPartitionSpec(TopicRef(name), number, replicas=(pod_of(number, pods),))
-                meta = ObjectMeta(partition_object_name(name, number), namespace)
-                await store.apply(OffsetsPartition(meta, place))
-    finally:
-        store.close()
+def _topics(backup: Backup) -> list[tuple[str, OffsetsTopicSpec, range]]:
+    """The topics to declare: a cluster may have none of transactions."""
+    layout = backup.layout
+    groups = OffsetsTopicSpec(ClusterRef(CLUSTER.name), len(layout.offsets), 1)
+    transactions = replace(groups, partitions=len(layout.transactions), topic=TRANSACTIONS.name)
+    topics = [(OFFSETS_TOPIC, groups, layout.offsets), (TRANSACTIONS_TOPIC, transactions, layout.transactions)]
+    return [(name, spec, numbers) for name, spec, numbers in topics if numbers]

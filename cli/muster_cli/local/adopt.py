@@ -18,29 +18,18 @@ from pathlib import Path
 from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_cli.local.declare import CLUSTER, OFFSETS_TOPIC
+from muster_cli.local.declared_logs import declare_logs, pod_of
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.journal.history import History
 from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.control import LeaderChange, encode_leader_change
+from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME
 from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PromiseFile
-from muster_operator.api.models import (
-    ClusterRef,
-    CoordinatorCluster,
-    CoordinatorClusterSpec,
-    ObjectMeta,
-    OffsetsPartition,
-    OffsetsPartitionSpec,
-    OffsetsTopic,
-    OffsetsTopicSpec,
-    TopicRef,
-    partition_object_name,
-)
-from muster_operator.store.sqlite import SqliteStore
+from muster_operator.api.models import ClusterRef, OffsetsTopicSpec
 
-EPOCHS_NAME = "leader-epoch-checkpoint"
 SEGMENT_BYTES = 100 << 20
 
 
@@ -58,8 +47,9 @@ def run_adopt(data: DataDir, logs: Sequence[str], pods: int) -> int:
     try:
         making.create()
         for partition, directory in enumerate(sources):
-            _adopt_log(directory, making.pod(_pod(partition, pods)), partition)
-        asyncio.run(_declare(making, pods, len(sources)))
+            _adopt_log(directory, making.pod(pod_of(partition, pods)), partition)
+        spec = OffsetsTopicSpec(cluster_ref=ClusterRef(CLUSTER.name), partitions=len(sources), replication_factor=1)
+        asyncio.run(declare_logs(making, pods, [(OFFSETS_TOPIC, spec, range(len(sources)))]))
         making.root.rename(data.root)
     except DamagedLogError as error:
         shutil.rmtree(making.root)
@@ -90,10 +80,6 @@ def _directories(logs: Sequence[str]) -> list[Path]:
     return [found[number] for number in sorted(numbers)]
 
 
-def _pod(partition: int, pods: int) -> str:
-    return f"{CLUSTER.name}-{partition % pods}"
-
-
 def _adopt_log(source: Path, pod: Path, partition: int) -> None:
     """Copy one log into the directory of a pod. Raises DamagedLogError, OSError."""
     disk = OsDisk()
@@ -101,7 +87,7 @@ def _adopt_log(source: Path, pod: Path, partition: int) -> None:
     disk.mkdir(pod)
     disk.mkdir(directory)
     for file in source.iterdir():
-        if file.suffix == ".log" or file.name == EPOCHS_NAME:
+        if file.suffix == ".log" or file.name == CHECKPOINT_NAME:
             shutil.copyfile(file, directory / file.name)
     log_id = new_log_id()
     log = PartitionLog.open(disk, directory, partition, LogSettings(segment_bytes=SEGMENT_BYTES), History(boot_id=""))
@@ -118,18 +104,3 @@ def _adopt_log(source: Path, pod: Path, partition: int) -> None:
     promise = PromiseFile.create(disk, directory, log_id)
     if end:
         promise.store(epoch, log_id)
-
-
-async def _declare(data: DataDir, pods: int, partitions: int) -> None:
-    store = SqliteStore(data.store)
-    try:
-        namespace = CLUSTER.namespace
-        await store.apply(CoordinatorCluster(ObjectMeta(CLUSTER.name, namespace), CoordinatorClusterSpec(pods=pods)))
-        spec = OffsetsTopicSpec(cluster_ref=ClusterRef(CLUSTER.name), partitions=partitions, replication_factor=1)
-        await store.apply(OffsetsTopic(ObjectMeta(OFFSETS_TOPIC, namespace), spec))
-        for index in range(partitions):
-            place = OffsetsPartitionSpec(TopicRef(OFFSETS_TOPIC), index, replicas=(_pod(index, pods),))
-            meta = ObjectMeta(partition_object_name(OFFSETS_TOPIC, index), namespace)
-            await store.apply(OffsetsPartition(meta, place))
-    finally:
-        store.close()
