@@ -118,8 +118,9 @@ def _partition(writer: Writer, version: int, value: MetadataPartition) -> None:
     writer.tagged_fields()
 
 
-_ENCODED: dict[tuple[int, tuple[int, ...]], bytes] = {}
-"""By version and nodes: the partitions of the topic that has most of them. A smaller topic's are the first of these."""
+_ENCODED: dict[tuple[int, tuple[int, ...]], tuple[int, bytes]] = {}
+"""By version and nodes: the bytes of one partition, and the partitions of the topic that has most of them. A smaller
+topic's are the first of these."""
 
 _ENCODED_MAX = 32
 """Versions that clients ask with, by listeners and sets of pods; then the memory starts anew."""
@@ -132,12 +133,11 @@ _INDEX_START, _INDEX_END = 2, 6
 def _spread(version: int, partitions: SpreadPartitions) -> bytes:
     """The elements of the array of partitions. They are made once, as many clients ask for the same topics."""
     key = (version, partitions.nodes)
-    found = _ENCODED.get(key)
-    size = len(_element(version, partitions, 0))  # each takes as many bytes
-    if found is None or len(found) < size * partitions.count:
+    size, found = _ENCODED.get(key, (0, b""))
+    if not size or len(found) < size * partitions.count:
         if len(_ENCODED) >= _ENCODED_MAX:
             _ENCODED.clear()
-        found = _ENCODED[key] = _elements(version, partitions)
+        size, found = _ENCODED[key] = len(_element(version, partitions, 0)), _elements(version, partitions)
     return found[: size * partitions.count]
 
 

@@ -5,6 +5,7 @@ Administrators ask any broker. What another pod leads is asked of that pod, whic
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -115,9 +116,8 @@ class _Part:
 
 def errors_of(request: f.IncrementalAlterConfigsRequest) -> list[f.AlteredResource | None]:
     """What is wrong with each resource, whatever a client may do (Kafka: ConfigAdminManager#preprocess)."""
-    places = [(each.resource_type, each.name) for each in request.resources]
-    twice = {place for place in places if places.count(place) > 1} if len(set(places)) < len(places) else set()
-    return [_error_of(each, (each.resource_type, each.name) in twice) for each in request.resources]
+    count = Counter((each.resource_type, each.name) for each in request.resources)
+    return [_error_of(each, count[each.resource_type, each.name] > 1) for each in request.resources]
 
 
 def _error_of(resource: f.ResourceChanges, twice: bool) -> f.AlteredResource | None:
