@@ -52,7 +52,7 @@ ROWS = {
         ("Pods and certificates", r"pod_call|certificates"),
     ),
 }
-"""Of each table, the rows of its dashboard: a title, and a pattern. A metric is in the first row whose pattern fits."""
+"""The rows of each table's dashboard: a title, and a pattern. A metric is in the first row whose pattern fits."""
 
 SUBJECTS = {"coordinators": ("Transactions", "Mirror", "Other pods")}
 """Rows that are tried before the others, because their metrics have words of others in their names."""

@@ -15,7 +15,7 @@ TOPIC = "orders"
 
 @dataclass(frozen=True)
 class Known:
-    """Of one client at one moment: `acked` is committed, `begun` may be. Offsets between them are allowed later."""
+    """What one client knew once: `acked` is committed, `begun` may be. Offsets between them are allowed later."""
 
     acked: int
     begun: int

@@ -210,8 +210,8 @@ class KafkaConnection(asyncio.Protocol):
             self.count()
 
     def _read_much(self, size: int) -> None:
-        """So many bytes came at once. If the turn has no room for more, the connection is read from again in its own
-        turn, which has to have room for as many."""
+        """Charge the turn for `size` bytes that came at once. If it has no room for more, the connection is read from
+        again in its own turn, which has to have room for as many."""
         rotation, units = self._rotation, size // READ_UNIT_BYTES
         rotation.units -= units
         if rotation.units <= 0:

@@ -40,8 +40,8 @@ class _Group:
 
 
 class ConsumerLog:
-    """Of one partition. `removed`: (group, member, epoch of the leader that removed it, for a reason). `removals`:
-    how often a member of a group was removed by a committed record."""
+    """What the log of one partition says. `removed`: (group, member, epoch of the leader that removed it, for a
+    reason). `removals`: how often a member of a group was removed by a committed record."""
 
     def __init__(self) -> None:
         self.removed: set[tuple[str, str, int]] = set()

@@ -38,7 +38,7 @@ class Gateway:
         self._frozen_until_ms = self._world.now_ms + ms
 
     def split(self, ms: int) -> None:
-        """For so long it goes on to ask the leader of now, whoever comes after it."""
+        """Ask the leader of now for this time (ms), whoever comes after it."""
         self._asked = self._world.leader
         self._split_until_ms = self._world.now_ms + ms
 

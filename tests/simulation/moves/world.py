@@ -95,7 +95,7 @@ class World:
 
 
 class Leader:
-    """Of the group's partition. `under_way`: appended, and not committed yet."""
+    """The log of the group's partition. `under_way`: appended, and not committed yet."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -259,7 +259,7 @@ def labels_match(raw: Json, selector: str) -> bool:
 
 
 def _merged(known: Json, patch: Json) -> Json:
-    """As RFC 7386 has it."""
+    """Apply a JSON merge patch (RFC 7386)."""
     result = {key: value for key, value in known.items() if key not in patch or patch[key] is not None}
     for key, value in patch.items():
         if isinstance(value, dict):

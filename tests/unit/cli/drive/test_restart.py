@@ -19,7 +19,7 @@ def uid(kubernetes: FakeKubernetes, pod: str) -> str:
 
 
 def replace(kubernetes: FakeKubernetes, pod: str) -> None:
-    """As the operator and the controller of StatefulSets do."""
+    """Replace pods as the operator and the controller of StatefulSets do."""
     old = seen(kubernetes, "pods", pod)
     kubernetes.objects.remove(("pods", "shop", pod))
     path = "/api/v1/namespaces/shop/pods"
