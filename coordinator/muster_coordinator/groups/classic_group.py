@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.java_hash_map import java_hash_map_order
-from muster_coordinator.groups.member import Member, Protocols
+from muster_coordinator.groups.member import Member, Protocols, protocol_bytes
 from muster_coordinator.groups.states import GroupEvent, GroupState, next_state
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
@@ -37,6 +37,7 @@ class ClassicGroup:
         "pending_sync",
         "previous_state",
         "protocol",
+        "protocol_bytes",
         "protocol_support",
         "protocol_type",
         "state",
@@ -67,6 +68,7 @@ class ClassicGroup:
         self.pending_sync: set[str] = set()
         self.awaiting_join_count = 0
         self.protocol_support: dict[str, int] = {}  # protocol name -> members that support it
+        self.protocol_bytes = 0  # of all members, as `member.protocol_bytes` counts
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.new_member_added = False
         self.initial_delay: tuple[int, int] | None = None  # (delay_ms, remaining_ms) of the initial rebalance
@@ -291,6 +293,7 @@ class ClassicGroup:
     # -- protocols -----------------------------------------------------------------------------------------------------
 
     def _count_protocols(self, protocols: Protocols, delta: int) -> None:
+        self.protocol_bytes += delta * protocol_bytes(protocols)
         support = self.protocol_support
         for name, _ in protocols:
             support[name] = support.get(name, 0) + delta

@@ -6,7 +6,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import join_refusal
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, session_timer
-from muster_coordinator.groups.member import Member
+from muster_coordinator.groups.member import Member, protocol_bytes
 from muster_coordinator.groups.rebalance import (
     join_response,
     joined_members,
@@ -23,6 +23,10 @@ from muster_coordinator.state_machine import Result, Token
 
 _MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE = 9  # KIP-814
+
+_PROTOCOLS_FACTOR = 8
+"""What the members of a group may say of all their protocols, in times `max_record_bytes`: the record of a group has
+one protocol."""
 
 
 def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_ms: int) -> Result:
@@ -44,7 +48,7 @@ def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_
     tombstones = [] if consumers is None else list(consumers.tombstones())
     for record in tombstones:  # the group was empty, and becomes a classic one
         effects.record(record)
-    if not _accepts(state, group, request.member_id):
+    if not _accepts(state, group, request.member_id) or not _has_room(state, group, request):
         _turn_away(group, request.member_id, effects)
         effects.reply(token, _error(ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif request.member_id:
@@ -71,6 +75,14 @@ def _accepts(state: GroupTables, group: ClassicGroup, member_id: str) -> bool:
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return member_id in group.members or len(group.members) < max_size
     return True
+
+
+def _has_room(state: GroupTables, group: ClassicGroup, request: JoinGroupRequest) -> bool:
+    """Kafka has no such bound: it would keep gigabytes for a group that no record can hold."""
+    known = request.member_id or group.static_members.get(request.group_instance_id or "", "")
+    member = group.members.get(known)
+    more = protocol_bytes(request.protocols) - (0 if member is None else protocol_bytes(member.protocols))
+    return more <= 0 or group.protocol_bytes + more <= _PROTOCOLS_FACTOR * state.config.max_record_bytes
 
 
 def _turn_away(group: ClassicGroup, member_id: str, effects: Effects) -> None:

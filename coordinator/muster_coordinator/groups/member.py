@@ -8,6 +8,14 @@ from muster_coordinator.state_machine import SetTimer, Token
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference; names differ."""
 
+_OBJECT_BYTES = 150
+"""The memory of a protocol besides its name and metadata."""
+
+
+def protocol_bytes(protocols: Protocols) -> int:
+    """The memory that a member's protocols take, about."""
+    return sum([_OBJECT_BYTES + len(name) + len(metadata) for name, metadata in protocols])
+
 
 class Member:
     """`join_token` and `sync_token` name the request of this member that is parked; None: none is."""

@@ -84,18 +84,12 @@ def _held(
     if may_be_pending:
         for topic, partition in state.offsets.pending_partitions(group_id):
             pending.setdefault(topic, set()).add(partition)
-    none: dict[int, Stored] = {}
-    return tuple(
-        [
-            (
-                topic,
-                HeldOffsets(
-                    list(partitions), list(map(offsets.get(topic, none).get, partitions)), pending.get(topic, ())
-                ),
-            )
-            for topic, partitions in asked
-        ]
-    )
+    return tuple([(topic, _hold(parts, offsets.get(topic), pending.get(topic, ()))) for topic, parts in asked])
+
+
+def _hold(partitions: Collection[int], of_topic: dict[int, Stored] | None, pending: Collection[int]) -> HeldOffsets:
+    kept = partitions if isinstance(partitions, tuple) else tuple(partitions)
+    return HeldOffsets(kept, () if of_topic is None else tuple(map(of_topic.get, kept)), pending)
 
 
 def _settled(partitions: Collection[int], of_topic: dict[int, Stored]) -> FetchedPartitions:

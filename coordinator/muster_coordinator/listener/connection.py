@@ -8,7 +8,6 @@ carried out when it is the connection's turn (`rotation`), and not while its cli
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -28,8 +27,9 @@ from muster_coordinator.wire.throttling import SINCE
 DECODED_FACTOR = 8
 """A decoded request takes up to so many times the bytes of its frame: those of small fields, in objects of Python."""
 
-BEHIND_BYTES = 64
-"""What a frame that waits for its turn takes besides its own bytes."""
+LARGE_BYTES = 8 << 10
+"""Nothing behind a request of so many bytes is carried out before it is answered, as Kafka does with every request: a
+client that pipelines such would fill memory, decoded, and the batches of the log."""
 
 
 def peer_host(transport: asyncio.BaseTransport) -> str:
@@ -78,8 +78,6 @@ class KafkaConnection(asyncio.Protocol):
         self._rotation = state.rotation
         self._spent_units = LIGHT_UNITS + 1  # in its last turn; who is new is not known to be light
         self._read_units = 0  # of what was read last, if reading waits for a turn
-        self._behind: deque[bytes] = deque()  # requests that wait for the connection's turn, or for room
-        self._received_bytes = 0  # of requests that have come, whole or in part, and are not carried out
         self._rest: asyncio.TimerHandle | None = None
         self._rests_until_ms = 0
 
@@ -117,16 +115,12 @@ class KafkaConnection(asyncio.Protocol):
             return False
         self._client_ended = True
         self.paused_reading = True  # for good: `resume_reading` is told of every answer that leaves
-        self._reader.drop()
         self.wait_for_turn()  # thousands may end at once
         return True
 
     def data_received(self, data: bytes) -> None:
         self.last_active_ms = self._state.now_ms
-        try:
-            self._go_on(data)
-        except FrameTooLargeError as error:
-            self._reject("frame_too_large", error)
+        self._go_on(data)
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -162,24 +156,25 @@ class KafkaConnection(asyncio.Protocol):
 
     def _go_on(self, data: bytes = b"") -> None:
         """Take `data`, and carry out the requests that have come, in their order, as far as it is the connection's turn
-        and there is room. Raises FrameTooLargeError."""
-        state, answers, behind, rotation = self._state, self.answers, self._behind, self._rotation
+        and there is room."""
+        state, answers, reader, rotation = self._state, self.answers, self._reader, self._rotation
         most, is_ready, units = QUANTUM, self._is_ready(), rotation.units
         if data:
-            self._received_bytes += len(data)
-            behind.extend(self._reader.feed(data))
+            reader.push(data)
             if len(data) >= READ_UNIT_BYTES:
                 self._read_much(len(data))
-        while is_ready and behind:
+        while is_ready:
             if most <= 0 or rotation.units <= 0:
-                rotation.wait(self, most < QUANTUM or self._spent_units > LIGHT_UNITS)
+                if reader.has_frame():
+                    rotation.wait(self, most < QUANTUM or self._spent_units > LIGHT_UNITS)
                 break
-            frame = behind.popleft()
-            size = len(frame)
-            self._received_bytes -= size + 4
-            most -= 1
-            rotation.units -= 1 + size // UNIT_BYTES
             try:
+                frame = reader.take()
+                if frame is None:
+                    break
+                size = len(frame)
+                most -= 1
+                rotation.units -= 1 + size // UNIT_BYTES
                 header = read_header(frame)
                 api = header.api
                 request = api.decode_request(header, frame, self._host)
@@ -189,24 +184,26 @@ class KafkaConnection(asyncio.Protocol):
                     exchange = self._charged(self._load, header, request, size)
                 answers.pending.append(exchange)
                 answers.request_bytes += size
-                if api.slices is not None:
+                if api.slices is not None or size >= LARGE_BYTES:
                     answers.slow = exchange
                 state.requests[api.key] += 1
                 self._handlers[type(request)](request, exchange)
             except UnsupportedRequestError as error:
                 self._unsupported(error)
+            except FrameTooLargeError as error:
+                self._reject("frame_too_large", error)
             except WireError as error:
                 self._reject("malformed_request", error)
-            if not behind:
+            if not reader.held:
                 break  # as nearly always
             is_ready = self._is_ready()
         if most < QUANTUM:
             self._spent_units = units - rotation.units
-        if behind:
+        if reader.held and reader.has_frame():
             self._is_behind(is_ready)
         elif len(answers.pending) >= self._max_in_flight and not self.paused_reading:
             self._pause_reading()
-        if answers.request_bytes + self._received_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
+        if answers.request_bytes + reader.held > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
             self.count()
 
     def _read_much(self, size: int) -> None:
@@ -233,7 +230,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _is_behind(self, is_ready: bool) -> None:
         """Requests wait. For the next turn only, nobody needs to stop reading."""
-        if is_ready and len(self._behind) <= QUANTUM:
+        if is_ready and self._reader.held <= COUNTED_BYTES:
             return
         self._pause_reading()
         if self._load is not None and self._rest is None and self._load.is_full():
@@ -310,7 +307,7 @@ class KafkaConnection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Nothing is asked that the pod could answer. A client that does not read its answers is idle too."""
-        return self._write_paused or (not self.answers.pending and not self._behind)
+        return self._write_paused or (not self.answers.pending and not self._reader.has_frame())
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -321,7 +318,7 @@ class KafkaConnection(asyncio.Protocol):
         unsent = transport.get_write_buffer_size() if transport is not None else 0
         answers = self.answers
         held = answers.request_bytes * DECODED_FACTOR + answers.ready_bytes + answers.unmade_bytes + unsent
-        held += self._received_bytes + len(self._behind) * BEHIND_BYTES
+        held += self._reader.held
         if held <= COUNTED_BYTES:
             held = 0
         before, self.held_bytes = self.held_bytes, held
@@ -330,8 +327,6 @@ class KafkaConnection(asyncio.Protocol):
     def _drop(self) -> None:
         self.answers.drop()
         self._reader.drop()
-        self._behind.clear()
-        self._received_bytes = 0
         self._rotation.forget(self)
         if self._rest is not None:
             self._rest.cancel()
@@ -349,7 +344,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Read again, if there is room for another request, or carry out the next one that has come."""
-        if self._behind:
+        if self._reader.has_frame():
             if self._is_ready():
                 self._rotation.wait(self, True)
         elif self._client_ended:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, cast
@@ -26,7 +25,7 @@ from muster_coordinator.security.identity import Identity, normal_host
 from muster_coordinator.security.sasl import LaterError, Mechanism, SaslError, Work
 from muster_coordinator.wire import k17_sasl_handshake, k18_api_versions, k36_sasl_authenticate
 from muster_coordinator.wire.api import RequestHeader
-from muster_coordinator.wire.errors import UnsupportedRequestError, WireError
+from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, encode_response_frame, read_header
 
 _LENGTH = struct.Struct(">i")
@@ -66,7 +65,6 @@ class Entrance(asyncio.Protocol):
         self._welcome = welcome
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(min(sasl.max_receive_bytes, state.settings.socket_request_max_bytes))
-        self._frames: deque[bytes] = deque()
         self._transport: asyncio.Transport | None = None
         self._socket: asyncio.Transport | None = None  # `_transport` until the end, also while it is closing
         self._address = ""
@@ -103,12 +101,8 @@ class Entrance(asyncio.Protocol):
         self._state.closed(self)
 
     def data_received(self, data: bytes) -> None:
-        is_behind = bool(self._frames)
-        try:
-            self._frames.extend(self._reader.feed(data))
-        except WireError as error:
-            self._end("frame_too_large", str(error))
-            return
+        is_behind = self._reader.has_frame()
+        self._reader.push(data)
         if is_behind:  # a transport that has been paused may still give what it has
             self._count()
         else:
@@ -150,12 +144,17 @@ class Entrance(asyncio.Protocol):
     def take_turn(self) -> None:
         """Take some of the frames: a login has six at most."""
         rotation, most = self._state.rotation, QUANTUM
-        while self._frames and most and rotation.units > 0:
-            if self._waits or self._is_unread or self._transport is None:
+        while most and rotation.units > 0 and not self._waits and not self._is_unread and self._transport is not None:
+            try:
+                frame = self._reader.take()
+            except FrameTooLargeError as error:
+                self._end("frame_too_large", str(error))
+                return
+            if frame is None:
                 break
             most -= 1
             rotation.units -= 1
-            self._take_one(self._frames.popleft())
+            self._take_one(frame)
         self._count()
         self._go_on_reading(has_spent=not most)
 
@@ -165,7 +164,7 @@ class Entrance(asyncio.Protocol):
             return
         if self._waits or self._is_unread:
             self._transport.pause_reading()
-        elif not self._frames:
+        elif not self._reader.has_frame():
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
@@ -290,7 +289,7 @@ class Entrance(asyncio.Protocol):
         transport = self._transport
         if user is None or transport is None:
             return
-        rest = b"".join(_LENGTH.pack(len(frame)) + frame for frame in self._frames) + bytes(self._reader.pending)
+        rest = self._reader.rest()
         self._leave()
         self._socket = None
         self._state.handed_over(self)
@@ -308,7 +307,7 @@ class Entrance(asyncio.Protocol):
         """After a while, in which nothing is read."""
         delay_ms = self._sasl.admission.failed(self._address, self._state.clock.monotonic_ms())
         self._wait()
-        self._frames.clear()
+        self._reader.drop()
 
         def end() -> None:
             if self._transport is None or error.answer is None:
@@ -339,7 +338,6 @@ class Entrance(asyncio.Protocol):
     def _leave(self) -> None:
         """The connection is not this one's any more."""
         self._transport = None
-        self._frames.clear()
         self._state.rotation.forget(self)
         if self._hashing is not None:  # others wait for the thread
             self._hashing.cancel()
@@ -356,7 +354,7 @@ class Entrance(asyncio.Protocol):
             self._transport.write(frame)
 
     def _count(self) -> None:
-        held = len(self._reader.pending) + sum(map(len, self._frames))
+        held = self._reader.held
         before, self.held_bytes = self.held_bytes, held
         self._state.held(held - before)
 

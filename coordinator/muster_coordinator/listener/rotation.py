@@ -22,7 +22,7 @@ TURN_UNITS = 32
 QUANTUM = 16
 """Kafka takes one request of a connection at a time; clients that pipeline commits have a few in flight."""
 
-UNIT_BYTES = 4096
+UNIT_BYTES = 1024
 ANSWER_UNIT_BYTES = 512
 """An answer takes longer to make than a request of its size to read."""
 

@@ -127,8 +127,8 @@ class HeldOffsets:
         stored: Sequence[tuple[int, Committed] | None],
         pending: Collection[int],
     ) -> None:
-        """`stored`: for each of `partitions`; nobody changes either. `pending`: those that an open transaction writes,
-        which are refused."""
+        """`stored`: for each of `partitions`, or empty if none has an offset; nobody changes either. `pending`: those
+        that an open transaction writes, which are refused."""
         self._partitions = partitions
         self._stored = stored
         self._pending = pending
@@ -137,7 +137,7 @@ class HeldOffsets:
         return len(self._partitions)
 
     def __iter__(self) -> Iterator[tuple[int, int, int, str, int]]:
-        for partition, found in zip(self._partitions, self._stored, strict=True):
+        for partition, found in zip(self._partitions, self._stored or repeat(None), strict=False):
             if partition in self._pending:
                 yield partition, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
             elif found is None:

@@ -31,55 +31,74 @@ _SERVED: dict[int, tuple[Api, int, bool]] = {
 
 
 class FrameReader:
-    """Cuts the chunks of one connection into frames.
+    """Cuts the chunks of one connection into frames, one when it is asked for: a chunk may hold thousands. `held`: the
+    bytes that are not taken, length prefixes included.
 
-    Holds at most one incomplete frame, and only its bytes that have arrived: a length that a peer only claims costs
-    nothing. After an error the reader must not be fed again.
+    Bytes that a peer only claims to send cost nothing. After an error the reader must not be used again.
     """
 
-    __slots__ = ("_limit", "pending")
+    __slots__ = ("_data", "_limit", "_position", "held")
 
     def __init__(self, limit: int) -> None:
         """`limit`: most bytes of a frame without its length prefix (Kafka: socket.request.max.bytes)."""
         self._limit = limit
-        self.pending = bytearray()
+        self._data: bytes | bytearray = b""
+        self._position = 0  # everything before it was taken
+        self.held = 0
+
+    def push(self, chunk: bytes) -> None:
+        """The next bytes of the connection."""
+        data, position = self._data, self._position
+        if not self.held:
+            self._data = chunk
+        elif isinstance(data, bytearray):
+            del data[:position]
+            data += chunk
+        else:
+            joined = bytearray(data[position:] if position else data)
+            joined += chunk
+            self._data = joined
+        self._position = 0
+        self.held += len(chunk)
+
+    def has_frame(self) -> bool:
+        """Whether `take` returns a frame, or raises."""
+        size = self.held - 4
+        return size >= 0 and not size < _LENGTH.unpack_from(self._data, self._position)[0] <= self._limit
+
+    def take(self) -> bytes | None:
+        """The next frame, without its length prefix; None while it is not complete. Raises FrameTooLargeError."""
+        data, position = self._data, self._position
+        size = self.held - 4
+        if size < 0:
+            return None
+        length: int = _LENGTH.unpack_from(data, position)[0]
+        if not 0 <= length <= self._limit:
+            raise FrameTooLargeError(length, self._limit)
+        if length > size:
+            return None
+        start, end = position + 4, position + 4 + length
+        self._position = end
+        self.held = size - length
+        if length == size:
+            self._data = b""
+        return bytes(data[start:end])
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Complete frames, without their length prefix. Raises FrameTooLargeError."""
-        if not self.pending:
-            size = len(chunk)
-            if size > 4 and _LENGTH.unpack_from(chunk)[0] == size - 4 <= self._limit:  # nearly always
-                return [chunk[4:]]
-            frames, position = self._cut(chunk)
-            if position < len(chunk):
-                self.pending += chunk[position:] if position else chunk
-            return frames
-        self.pending += chunk
-        # A large frame comes in many chunks: nothing is looked at again before the frame is complete.
-        if len(self.pending) < 4 or len(self.pending) - 4 < _LENGTH.unpack_from(self.pending)[0] <= self._limit:
-            return []
-        frames, position = self._cut(self.pending)
-        del self.pending[:position]
+        """All frames that are complete with `chunk`. Raises FrameTooLargeError."""
+        self.push(chunk)
+        frames = []
+        while (frame := self.take()) is not None:
+            frames.append(frame)
         return frames
 
-    def drop(self) -> None:
-        """Forget the incomplete frame: the connection ends."""
-        self.pending = bytearray()
+    def rest(self) -> bytes:
+        """What is not taken, for whoever reads from here on."""
+        return bytes(self._data[self._position :])
 
-    def _cut(self, data: bytes | bytearray) -> tuple[list[bytes], int]:
-        """The complete frames at the start of `data`, and where the rest begins."""
-        frames: list[bytes] = []
-        position, size = 0, len(data)
-        while size - position >= 4:
-            length = _LENGTH.unpack_from(data, position)[0]
-            if not 0 <= length <= self._limit:
-                raise FrameTooLargeError(length, self._limit)
-            start, end = position + 4, position + 4 + length
-            if end > size:
-                break
-            frames.append(bytes(data[start:end]))
-            position = end
-        return frames, position
+    def drop(self) -> None:
+        """Forget what is not taken: the connection ends."""
+        self._data, self._position, self.held = b"", 0, 0
 
 
 def read_header(frame: bytes) -> RequestHeader:

@@ -20,8 +20,11 @@ A mirror asks brokers for theirs, in version 13.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_coordinator.records.structs import NO_TOPIC_ID
-from muster_coordinator.requests.cluster import FetchedTopic, FetchRequest, FetchResponse, FetchTopic
+from muster_coordinator.requests.cluster import FetchRequest, FetchResponse, FetchTopic
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.requests.upstream import (
     FetchedRecords,
     FetchRecordsRequest,
@@ -29,7 +32,7 @@ from muster_coordinator.requests.upstream import (
     PartitionToFetch,
 )
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
 
 RECORDS_VERSION = 13
 """The first version that names the topic by its id: a broker that has another topic of that name says so."""
@@ -82,39 +85,52 @@ def _partition(reader: Reader, version: int) -> tuple[int, int, int]:
 
 
 def encode_response(version: int, response: FetchResponse) -> bytes:
-    writer = Writer(API.flexible(version))
+    return b"".join(_slices(version, response))
+
+
+def slices(version: int, response: FetchResponse) -> Iterator[bytes] | None:
+    return _slices(version, response) if len(response.topics) > SLICE_ENTRIES else None
+
+
+def _slices(version: int, response: FetchResponse) -> Iterator[bytes]:
+    writer = SlicedWriter(API.flexible(version))
 
     def partition(value: tuple[int, int, int]) -> None:
-        index, error_code, high_watermark = value
-        writer.int32(index)
-        writer.int16(error_code)
-        writer.int64(high_watermark)
-        writer.int64(high_watermark)  # last_stable_offset: no transaction is ever open
-        if version >= 5:
-            writer.int64(-1 if error_code else 0)  # log_start_offset
-        if error_code:
-            writer.array((), writer.int32)  # aborted_transactions: empty with an error, otherwise null, as in Kafka
-        else:
-            writer.null_array()
-        if version >= 11:
-            writer.int32(-1)  # preferred_read_replica
-        writer.byte_string(b"")  # records: empty, not null, as Kafka sends it
-        writer.tagged_fields()
+        _answered_partition(writer, version, value)
 
-    def topic(value: FetchedTopic) -> None:
+    writer.int32(0)
+    if version >= 7:
+        writer.int16(response.error_code)
+        writer.int32(response.session_id)
+    writer.array_length(len(response.topics))
+    for value in response.topics:
         if version >= 13:
             writer.uuid(value.topic_id)
         else:
             writer.string(value.name or "")
         writer.array(value.partitions, partition)
         writer.tagged_fields()
+        if writer.is_full():
+            yield writer.taken()
+    yield writer.done()
 
-    writer.int32(0)
-    if version >= 7:
-        writer.int16(response.error_code)
-        writer.int32(response.session_id)
-    writer.array(response.topics, topic)
-    return writer.done()
+
+def _answered_partition(writer: Writer, version: int, value: tuple[int, int, int]) -> None:
+    index, error_code, high_watermark = value
+    writer.int32(index)
+    writer.int16(error_code)
+    writer.int64(high_watermark)
+    writer.int64(high_watermark)  # last_stable_offset: no transaction is ever open
+    if version >= 5:
+        writer.int64(-1 if error_code else 0)  # log_start_offset
+    if error_code:
+        writer.array((), writer.int32)  # aborted_transactions: empty with an error, otherwise null, as in Kafka
+    else:
+        writer.null_array()
+    if version >= 11:
+        writer.int32(-1)  # preferred_read_replica
+    writer.byte_string(b"")  # records: empty, not null, as Kafka sends it
+    writer.tagged_fields()
 
 
 def encode_request(request: FetchRecordsRequest) -> bytes:
@@ -186,4 +202,4 @@ def _epoch_and_end(diverging: bytes | None) -> tuple[int, int] | None:
     return reader.int32(), reader.int64()
 
 
-API = Api(1, "Fetch", 4, 18, 12, decode_request, encode_response)
+API = Api(1, "Fetch", 4, 18, 12, decode_request, encode_response, slices)

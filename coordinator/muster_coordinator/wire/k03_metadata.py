@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests.cluster import (
@@ -30,8 +31,9 @@ from muster_coordinator.requests.cluster import (
     MetadataTopic,
     SpreadPartitions,
 )
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
 
 MIRROR_VERSION = 12
 """In which a mirror asks brokers."""
@@ -58,7 +60,15 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Met
 
 
 def encode_response(version: int, response: MetadataResponse) -> bytes:
-    writer = Writer(API.flexible(version))
+    return b"".join(_slices(version, response))
+
+
+def slices(version: int, response: MetadataResponse) -> Iterator[bytes] | None:
+    return _slices(version, response) if len(response.topics) > SLICE_ENTRIES else None
+
+
+def _slices(version: int, response: MetadataResponse) -> Iterator[bytes]:
+    writer = SlicedWriter(API.flexible(version))
 
     def broker(value: MetadataBroker) -> None:
         writer.int32(value.node_id)
@@ -68,9 +78,6 @@ def encode_response(version: int, response: MetadataResponse) -> bytes:
             writer.nullable_string(value.rack)
         writer.tagged_fields()
 
-    def topic(value: MetadataTopic) -> None:
-        _topic(writer, version, value)
-
     if version >= 3:
         writer.int32(0)
     writer.array(response.brokers, broker)
@@ -78,12 +85,16 @@ def encode_response(version: int, response: MetadataResponse) -> bytes:
         writer.nullable_string(response.cluster_id)
     if version >= 1:
         writer.int32(response.controller_id)
-    writer.array(response.topics, topic)
+    writer.array_length(len(response.topics))
+    for value in response.topics:
+        _topic(writer, version, value)
+        if writer.is_full():
+            yield writer.taken()
     if 8 <= version <= 10:
         writer.int32(response.cluster_authorized_operations)
     if version >= 13:
         writer.int16(response.error_code)
-    return writer.done()
+    yield writer.done()
 
 
 def _topic(writer: Writer, version: int, value: MetadataTopic) -> None:
@@ -203,4 +214,4 @@ def decode_response(reader: Reader) -> MetadataResponse:
     return MetadataResponse(brokers, cluster_id, controller_id, reader.array(topic))
 
 
-API = Api(3, "Metadata", 0, 13, 9, decode_request, encode_response)
+API = Api(3, "Metadata", 0, 13, 9, decode_request, encode_response, slices)

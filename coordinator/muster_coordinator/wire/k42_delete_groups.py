@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_coordinator.requests.cluster import DeleteGroupsRequest, DeleteGroupsResponse
-from muster_coordinator.requests.groups import DeleteGroupResponse
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.codec import Reader, SlicedWriter
 
 
 @guarded
@@ -21,16 +23,24 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Del
 
 
 def encode_response(version: int, response: DeleteGroupsResponse) -> bytes:
-    writer = Writer(API.flexible(version))
+    return b"".join(_slices(version, response))
 
-    def result(value: DeleteGroupResponse) -> None:
+
+def slices(version: int, response: DeleteGroupsResponse) -> Iterator[bytes] | None:
+    return _slices(version, response) if len(response.results) > SLICE_ENTRIES else None
+
+
+def _slices(version: int, response: DeleteGroupsResponse) -> Iterator[bytes]:
+    writer = SlicedWriter(API.flexible(version))
+    writer.int32(0)
+    writer.array_length(len(response.results))
+    for value in response.results:
         writer.string(value.group_id)
         writer.int16(value.error_code)
         writer.tagged_fields()
+        if writer.is_full():
+            yield writer.taken()
+    yield writer.done()
 
-    writer.int32(0)
-    writer.array(response.results, result)
-    return writer.done()
 
-
-API = Api(42, "DeleteGroups", 0, 2, 2, decode_request, encode_response)
+API = Api(42, "DeleteGroups", 0, 2, 2, decode_request, encode_response, slices)

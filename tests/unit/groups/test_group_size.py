@@ -91,3 +91,26 @@ def test_group_that_does_not_fit_a_record_rebalances_instead_of_becoming_stable(
     assert h.group().state is GroupState.PREPARING_REBALANCE
     again = h.join("g", member)
     assert h.sync("g", again.response.generation_id, member, {member: b"x"}).code == ErrorCode.NONE
+
+
+def test_what_members_say_of_their_protocols_is_bounded_for_a_group() -> None:
+    h = Harness(GroupConfig(max_record_bytes=1_000))
+    large = (("range", b"x" * 3_000),)
+    first, second = h.join(api_version=3, protocols=large), h.join(api_version=3, protocols=large)
+    assert (first.parked, second.parked) == (True, True)
+    assert h.join(api_version=3, protocols=large).code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert h.join(api_version=3).parked, "there is room for one that says little"
+    members = list(h.group().members.values())
+    assert h.group().protocol_bytes == sum(150 + len(n) + len(data) for each in members for n, data in each.protocols)
+    for each in members:
+        h.leave("g", each.member_id)
+    assert h.group().protocol_bytes == 0
+
+
+def test_member_that_says_no_more_than_before_rejoins_a_group_that_has_no_room() -> None:
+    h = Harness(GroupConfig(max_record_bytes=1_000))
+    (member,) = h.stable_group(members=1)
+    h.config = GroupConfig(max_record_bytes=10)
+    h.reload()
+    assert h.join("g", member).code == ErrorCode.NONE
+    assert h.join("g", member, protocols=(("range", b"x" * 100),)).code == ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -81,6 +81,6 @@ class Clients:
             before = self.carried_out.copy()
             await asyncio.sleep(0)
             made = self.carried_out - before
-            if not made and not any(connection._behind for connection in self.connections):
+            if not made and not any(connection._reader.has_frame() for connection in self.connections):
                 return found
             found.append(made)

@@ -8,7 +8,7 @@ import struct
 from tests.unit.listener.clients import Clients, frame
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.connection import KafkaConnection
+from muster_coordinator.listener.connection import LARGE_BYTES, KafkaConnection
 from muster_coordinator.listener.rotation import (
     ANSWER_UNIT_BYTES,
     QUANTUM,
@@ -54,6 +54,26 @@ async def test_who_waits_is_next_before_who_had_a_turn() -> None:
     await asyncio.sleep(0)
     assert clients.carried_out[little] == 1
     assert clients.carried_out[much] <= 2 * QUANTUM
+
+
+async def test_thousands_of_frames_that_come_at_once_are_not_all_cut() -> None:
+    clients = Clients(1)
+    (connection,) = clients.connections
+    connection.data_received(frame() * 2_000)
+    assert connection._reader.held == len(frame()) * (2_000 - QUANTUM)
+
+
+async def test_nothing_behind_a_large_request_is_carried_out_before_it_is_answered() -> None:
+    clients = Clients(1)
+    (connection,) = clients.connections
+    clients.holds = True
+    connection.data_received(frame("c" * LARGE_BYTES) + frame() * 2)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert clients.carried_out[connection] == 1
+    clients.held.pop().answer(HeartbeatResponse(ErrorCode.NONE))
+    await clients.turns()
+    assert clients.carried_out[connection] == 3, "two small ones are under way at a time"
 
 
 async def test_large_requests_cost_more_of_a_turn() -> None:

@@ -29,7 +29,7 @@ def header(key: int, version: int, client_id: bytes | None, tags: bytes = b"") -
 def test_one_chunk_with_several_frames_gives_all() -> None:
     reader = FrameReader(LIMIT)
     assert reader.feed(prefixed(b"one", b"", b"three")) == [b"one", b"", b"three"]
-    assert len(reader.pending) == 0
+    assert reader.held == 0
 
 
 def test_byte_by_byte_gives_each_frame_with_its_last_byte() -> None:
@@ -47,7 +47,7 @@ def test_any_cut_of_a_stream_gives_the_same_frames(frames: list[bytes], seed: in
         chunk, data = data[:size], data[size:]
         found += reader.feed(chunk)
     assert found == frames
-    assert len(reader.pending) == 0
+    assert reader.held == 0
 
 
 def test_frame_of_exactly_the_limit_passes() -> None:
@@ -83,7 +83,7 @@ def test_a_large_frame_in_small_chunks_is_looked_at_once() -> None:
         assert reader.feed(chunk) == []
     (frame,) = reader.feed(chunk + prefixed(b"")[:2])
     assert len(frame) == 4_000_000
-    assert len(reader.pending) == 2
+    assert reader.held == 2
 
 
 def test_header_of_a_plain_version() -> None:

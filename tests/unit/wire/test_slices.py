@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 
 from muster_coordinator.records.structs import OffsetCommitValue
 from muster_coordinator.requests.cluster import (
+    DeleteGroupsResponse,
     DescribeGroupsResponse,
+    FetchedTopic,
+    FetchResponse,
+    MetadataBroker,
+    MetadataResponse,
+    MetadataTopic,
     OffsetFetchByIdResponses,
     OffsetFetchResponses,
 )
 from muster_coordinator.requests.groups import (
+    DeleteGroupResponse,
     DescribedGroup,
     DescribedMember,
     ListedGroup,
@@ -24,7 +31,14 @@ from muster_coordinator.requests.groups import (
 )
 from muster_coordinator.requests.packed_offsets import HeldOffsets
 from muster_coordinator.requests.slices import SLICE_ENTRIES
-from muster_coordinator.wire import k09_offset_fetch, k15_describe_groups, k16_list_groups
+from muster_coordinator.wire import (
+    k01_fetch,
+    k03_metadata,
+    k09_offset_fetch,
+    k15_describe_groups,
+    k16_list_groups,
+    k42_delete_groups,
+)
 
 PARTITION = st.tuples(
     st.integers(0, 2**31 - 1), st.integers(-1, 2**63 - 1), st.integers(-1, 100), st.text(max_size=5), st.just(0)
@@ -62,6 +76,8 @@ def test_held_offsets_are_what_they_stand_for(pending: Any) -> None:
     held = HeldOffsets(list(range(10)), stored, pending)
     expected = [(p, p * 10, 1, "m", 0) for p in range(10)]
     expected[5] = (5, -1, -1, "", 0)
+    missing = HeldOffsets(tuple(range(10)), (), pending)
+    assert [(p, code) for p, _, _, _, code in missing] == [(p, 88 if p in pending else 0) for p in range(10)]
     for each in pending:
         expected[each] = (each, -1, -1, "", 88)
     assert held == tuple(expected)
@@ -71,6 +87,29 @@ def test_small_answers_are_made_as_a_whole() -> None:
     assert k09_offset_fetch.slices(8, OffsetFetchResponses((OffsetFetchResponse("g", 0, ()),))) is None
     assert k16_list_groups.slices(4, ListGroupsResponse(0, (ListedGroup("g", "", "Empty", "classic"),))) is None
     assert k15_describe_groups.slices(4, DescribeGroupsResponse((DescribedGroup("g", 0),), 0)) is None
+    assert k42_delete_groups.slices(2, DeleteGroupsResponse((DeleteGroupResponse("g", 0),))) is None
+    assert k01_fetch.slices(18, FetchResponse(topics=())) is None
+    assert k03_metadata.slices(13, MetadataResponse((), None, -1, ())) is None
+
+
+@pytest.mark.parametrize("version", [4, 7, 12, 18])
+def test_fetches_of_many_topics(version: int) -> None:
+    topics = tuple(FetchedTopic(f"t{n}", bytes(16), ((0, n % 2 * 3, 5),)) for n in range(1_500))
+    response = FetchResponse(topics=topics)
+    assert joined(k01_fetch, version, response) == k01_fetch.encode_response(version, response)
+
+
+@pytest.mark.parametrize("version", [0, 1, 8, 13])
+def test_metadata_of_many_topics(version: int) -> None:
+    topics = tuple(MetadataTopic(f"t{n}", error_code=3) for n in range(1_500))
+    response = MetadataResponse((MetadataBroker(1, "h", 2, None),), "c", 1, topics)
+    assert joined(k03_metadata, version, response) == k03_metadata.encode_response(version, response)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_deletions_of_many_groups(version: int) -> None:
+    response = DeleteGroupsResponse(tuple(DeleteGroupResponse(f"g{n}", n % 2 * 69) for n in range(1_500)))
+    assert joined(k42_delete_groups, version, response) == k42_delete_groups.encode_response(version, response)
 
 
 def test_lists_and_descriptions() -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import ClientAnswer
+from muster_coordinator.listener.handlers.stepwise import make_each
 from muster_coordinator.partition_numbers import INTERNAL_TOPICS
 from muster_coordinator.pod.cluster_view import ClusterView, is_legal_topic_name
 from muster_coordinator.podapi.image import Broker
@@ -51,33 +52,35 @@ class ClusterHandlers:
     def metadata(self, request: w.MetadataRequest, exchange: ClientAnswer) -> None:
         view = self._view
         nodes = tuple(sorted(broker.node_id for broker in self._pods()))
+        with_operations = request.include_topic_authorized_operations
+
+        def answer(topics: tuple[w.MetadataTopic, ...]) -> None:
+            exchange.answer(
+                w.MetadataResponse(
+                    brokers=self._brokers(),
+                    cluster_id=view.image.cluster_id if view.image is not None else None,
+                    controller_id=self._controller_id(),
+                    topics=tuple(_with_operations(topic) for topic in topics) if with_operations else topics,
+                    cluster_authorized_operations=_cluster_operations(request.include_cluster_authorized_operations),
+                )
+            )
+
         if request.topics is None:
             internal = {name: numbers for name in INTERNAL_TOPICS if (numbers := view.partitions_of(name))}
-            topics = (
-                *(self._topic(name, nodes) for name in view.topics),
-                *(self._internal_topic(name, numbers) for name, numbers in internal.items()),
+            answer(
+                (
+                    *(self._topic(name, nodes) for name in view.topics),
+                    *(self._internal_topic(name, numbers) for name, numbers in internal.items()),
+                )
             )
         elif asks_by_id_in_vain(request, exchange.version):
             refused = tuple(
                 w.MetadataTopic(t.name or "", t.topic_id, ErrorCode.INVALID_REQUEST) for t in request.topics
             )
             exchange.answer(w.MetadataResponse((), None, -1, refused))
-            return
         else:
-            asked = dict.fromkeys(request.topics)  # each once, as KafkaApis
-            topics = tuple(self._asked_topic(topic, nodes) for topic in asked)
-        if request.include_topic_authorized_operations:
-            topics = tuple(_with_operations(topic) for topic in topics)
-        brokers = self._brokers()
-        exchange.answer(
-            w.MetadataResponse(
-                brokers=brokers,
-                cluster_id=view.image.cluster_id if view.image is not None else None,
-                controller_id=self._controller_id(),
-                topics=topics,
-                cluster_authorized_operations=_cluster_operations(request.include_cluster_authorized_operations),
-            )
-        )
+            asked = tuple(dict.fromkeys(request.topics))  # each once, as KafkaApis
+            make_each(asked, lambda topic: self._asked_topic(topic, nodes), answer)
 
     def describe_cluster(self, request: w.DescribeClusterRequest, exchange: ClientAnswer) -> None:
         image = self._view.image

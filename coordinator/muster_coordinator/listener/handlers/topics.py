@@ -12,6 +12,7 @@ from collections import Counter
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import ClientAnswer
+from muster_coordinator.listener.handlers.stepwise import make_each
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.wire import k00_produce
@@ -74,14 +75,17 @@ class TopicHandlers:
         if request.session_id != _NO_SESSION:
             exchange.answer(w.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
             return
-        topics = tuple(self._fetched(topic) for topic in request.topics)
-        response = w.FetchResponse(topics=topics)
         wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
-        refused = any(code != ErrorCode.NONE for topic in topics for _, code, _ in topic.partitions)
-        if wait_ms <= 0 or refused:
-            exchange.answer(response)
-        else:
-            asyncio.get_running_loop().call_later(wait_ms / 1000, exchange.answer, response)
+
+        def answer(topics: tuple[w.FetchedTopic, ...]) -> None:
+            response = w.FetchResponse(topics=topics)
+            refused = any(code != ErrorCode.NONE for topic in topics for _, code, _ in topic.partitions)
+            if wait_ms <= 0 or refused:
+                exchange.answer(response)
+            else:
+                asyncio.get_running_loop().call_later(wait_ms / 1000, exchange.answer, response)
+
+        make_each(request.topics, self._fetched, answer)
 
     def _fetched(self, topic: w.FetchTopic) -> w.FetchedTopic:
         name = topic.name if topic.name is not None else self._view.name_of(topic.topic_id)
