@@ -15,6 +15,7 @@ from muster_cli.oncall.command import bundle, doctor, explain, groups, status
 from muster_cli.pipeline.command import pipeline
 from muster_cli.pipeline.report import report
 from muster_cli.reshard.command import reshard
+from muster_cli.ui.command import ui
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 
@@ -55,6 +56,7 @@ cli.add_command(reshard)
 cli.add_command(restore)
 cli.add_command(restart)
 cli.add_command(status)
+cli.add_command(ui)
 pipeline.add_command(reshard)
 
 

@@ -49,7 +49,7 @@ def run_mirror_status(data: DataDir, *, as_json: bool) -> None:
     record = data.read_run()
     if record is None or not any(pod.alive for pod in record.pods):
         raise CliError(f"nothing runs on {data.root}; start it with: muster local up --data-dir {data.root}")
-    answers = asyncio.run(_ask(record, tls_of(data, record, Role.READER)))
+    answers = asyncio.run(ask_pods(record, tls_of(data, record, Role.READER)))
     if not answers:
         raise CliError(
             f"no pod of {data.root} mirrors anything; start it with --upstream, or with "
@@ -86,7 +86,8 @@ def build_report(answers: Mapping[str, MirrorAnswer]) -> MirrorReport:
     )
 
 
-async def _ask(record: RunRecord, tls: Tls | None) -> dict[str, MirrorAnswer]:
+async def ask_pods(record: RunRecord, tls: Tls | None) -> dict[str, MirrorAnswer]:
+    """By pod, the answers of those that mirror something."""
     async with new_session() as session:
 
         async def ask(pod: RunningPod) -> MirrorAnswer | None:

@@ -102,7 +102,7 @@ def bundle(cluster: str, output: Path | None, log_lines: int, **options: Any) ->
     asyncio.run(run_bundle(where, cluster, file, log_lines))
 
 
-def _kafka_options(command: _F) -> _F:
+def kafka_options(command: _F) -> _F:
     """Adds what says how the brokers are reached."""
     for option in (
         click.option(
@@ -129,7 +129,7 @@ def groups() -> None:
 @groups.command("list")
 @click.argument("cluster", metavar="[CLUSTER]", default="")
 @where_options
-@_kafka_options
+@kafka_options
 @JSON
 def list_groups(
     cluster: str, bootstrap_server: str, listener: str, client_config: Path | None, as_json: bool, **options: Any
@@ -145,7 +145,7 @@ def list_groups(
 @click.argument("group")
 @click.argument("cluster", metavar="[CLUSTER]", default="")
 @where_options
-@_kafka_options
+@kafka_options
 @click.option("--lag-from", metavar="HOST:PORT,...", default="", help="The Kafka cluster that has the data, for lag.")
 @JSON
 def describe(
