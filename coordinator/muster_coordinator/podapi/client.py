@@ -23,6 +23,7 @@ import msgspec
 from muster_coordinator.podapi.cuts import MarkerHoldAnswer
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER, Problem, Request
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
+from muster_coordinator.podapi.leases import LeasesAnswer, LeasesRequest
 from muster_coordinator.podapi.models import (
     CallResults,
     ElectionsRequest,
@@ -168,6 +169,10 @@ class PodClient:
     async def let_markers_go(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> MarkerHoldAnswer:
         """End the hold. Says whether it was in force until now."""
         return await self._call("DELETE", f"/v1/marker-holds/{name}", MarkerHoldAnswer, None, timeout_s)
+
+    async def leases(self, request: LeasesRequest, timeout_s: float = CALL_TIMEOUT_S) -> LeasesAnswer:
+        """Raises PodRefusedError (404) if no group can move there."""
+        return await self._call("POST", "/v1/leases", LeasesAnswer, request, timeout_s)
 
     async def segments(self, timeout_s: float = CALL_TIMEOUT_S) -> SegmentsAnswer:
         return await self._call("GET", "/v1/segments", SegmentsAnswer, None, timeout_s)
