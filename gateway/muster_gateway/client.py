@@ -24,6 +24,8 @@ from muster_gateway.flow import Busy, ReadGate
 from muster_gateway.group_lane import Request
 from muster_gateway.group_requests import configured_groups, group_ids, refused
 from muster_gateway.intake import Intake
+from muster_gateway.movable import MovableRequests
+from muster_gateway.moves import Moves
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Kind, Nodes, Role
 from muster_gateway.refusal_log import RefusalLog
@@ -39,7 +41,7 @@ COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted."""
 
 
-HELD_BACK = Busy.CLIENT_SLOW | Busy.BROKER_SLOW | Busy.TOO_MANY
+HELD_BACK = Busy.CLIENT_SLOW | Busy.BROKER_SLOW | Busy.TOO_MANY | Busy.PARKED
 """While one of these holds no request is taken, also of those that have come."""
 
 
@@ -54,6 +56,7 @@ class Connections(Protocol):
 
     settings: GatewaySettings
     routes: Routes
+    moves: Moves | None
     nodes: Nodes
     upstream: Upstream
     muster: Muster
@@ -99,10 +102,11 @@ class ClientConnection(asyncio.Protocol):
             shared.muster,
             shared.nodes.pod,
             user=lambda: self.user,
-            ask=self._ask_for_login,
+            ask=self._send_to_broker,  # no answer to the client: it is none of its slots
             answered=self._answered_by_muster,
             fail=self._fail,
         )
+        self._movable: MovableRequests | None = None
         self._login_end: asyncio.TimerHandle | None = None
         self._login_over = False  # that of the gateway at the broker
 
@@ -222,7 +226,10 @@ class ClientConnection(asyncio.Protocol):
 
     def _group(self, head: RequestHead, frame: bytes) -> None:
         groups = group_ids(head, frame)
-        here = [self._shared.routes.served_here(group) for group in groups]
+        if self._is_about_movable(groups):
+            self._about_movable(head, frame, groups)
+            return
+        here = [self._shared.routes.is_served(group) for group in groups]
         if not any(here):
             self._ask_broker(Slot(head), frame)
         elif not all(here):  # no client does that: FindCoordinator names another node for each kind
@@ -235,10 +242,39 @@ class ClientConnection(asyncio.Protocol):
     def _configs(self, head: RequestHead, frame: bytes) -> None:
         """Any pod answers for every group. No tool asks for groups of both at once: Kafka would be left out."""
         groups = configured_groups(head, frame)
-        if any(self._shared.routes.served_here(group) for group in groups):
+        if self._is_about_movable(groups):
+            self._about_movable(head, frame, groups)
+        elif any(self._shared.routes.is_served(group) for group in groups):
             self._ask_muster(head, frame, groups[0])
         else:
             self._ask_broker(Slot(head), frame)
+
+    def _is_about_movable(self, groups: tuple[str, ...]) -> bool:
+        return self._shared.moves is not None and any(map(self._shared.moves.is_movable, groups))
+
+    def _about_movable(self, head: RequestHead, frame: bytes, groups: tuple[str, ...]) -> None:
+        shared = self._shared
+        if self._movable is None:
+            assert shared.moves is not None
+            self._movable = MovableRequests(
+                shared.moves,
+                shared.settings.park_ms / 1000,
+                shared.routes.is_served,
+                to_kafka=self._send_to_broker,
+                to_muster=lambda slot, frame, group: self._at_muster.submit(Request(slot, frame, group)),
+                mixed=lambda slot, frame: self._answered(slot, refused(slot.head, frame, ErrorCode.NOT_COORDINATOR)),
+                hold=self._hold,
+                answered=lambda slot, answer: self._answered(slot, framed(answer)),
+                fail=self._fail,
+            )
+        self._movable.take(self._keep(Slot(head, held=len(frame))), frame, groups)
+
+    def _hold(self, parked: bool) -> None:
+        if parked:
+            self._reading.close(Busy.PARKED)
+        else:
+            self._reading.open(Busy.PARKED)
+            self._intake.wait()
 
     def _find_coordinator(self, head: RequestHead, frame: bytes) -> None:
         coordinators = self._shared.coordinators
@@ -296,17 +332,15 @@ class ClientConnection(asyncio.Protocol):
         self._answered(self._keep(Slot(head)), answer)
 
     def _ask_broker(self, slot: Slot, frame: bytes) -> None:
+        self._send_to_broker(self._keep(slot), frame)
+
+    def _send_to_broker(self, slot: Slot, frame: bytes) -> None:
         broker = self._to_broker()
-        broker.expect(self._keep(slot))
+        broker.expect(slot)
         broker.send(framed(frame))
 
     def _ask_muster(self, head: RequestHead, frame: bytes, group_id: str, pod: int | None = None) -> None:
         self._at_muster.submit(Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod))
-
-    def _ask_for_login(self, slot: Slot, frame: bytes) -> None:
-        broker = self._to_broker()
-        broker.expect(slot)  # no answer to the client: it is none of its slots
-        broker.send(framed(frame))
 
     def _answered_by_muster(self, slot: Slot, answer: bytes) -> None:
         if slot.head.rule.treatment is Treatment.LIST_GROUPS:
@@ -446,6 +480,8 @@ class ClientConnection(asyncio.Protocol):
         if self._broker is not None:
             self._broker.close()
         self._at_muster.close()
+        if self._movable is not None:
+            self._movable.close()
         if self._login_end is not None:
             self._login_end.cancel()
         for task in self._tasks:

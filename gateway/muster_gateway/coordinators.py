@@ -51,7 +51,7 @@ class Coordinators:
             raise ClientError("malformed_request", f"FindCoordinator v{head.version}: {error}") from error
         assert isinstance(request, FindCoordinatorRequest)
         keys, is_groups = request.keys, request.key_type == KEY_TYPE_GROUP
-        here = tuple([key for key in keys if is_groups and self._routes.served_here(key)])
+        here = tuple([key for key in keys if is_groups and self._routes.is_at_muster(key)])
         there = tuple([key for key in keys if key not in here])
         return Asked(head, request.key_type, here, there)
 

@@ -21,6 +21,8 @@ class Busy(IntFlag):
     """The other side sends no more."""
     WAITS = 32
     """What has come waits for the connection's turn."""
+    PARKED = 64
+    """A request waits until it is known which side serves its group."""
 
 
 class ReadGate:

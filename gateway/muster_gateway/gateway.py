@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import uuid
 from collections import Counter
 
 import structlog
@@ -17,11 +19,13 @@ from muster_gateway.coordinators import Coordinators
 from muster_gateway.counts import Traffic
 from muster_gateway.dialling import Dialling
 from muster_gateway.entry import Entry, identify_by_certificate, listener_tls
+from muster_gateway.lease_calls import LeaseCalls, api_tls
+from muster_gateway.moves import Moves
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Nodes, Role
 from muster_gateway.refusal_log import RefusalLog
 from muster_gateway.rewriting import Announced
-from muster_gateway.routes import Routes
+from muster_gateway.routes import Routes, prefixes_of
 from muster_gateway.settings import GatewaySettings, addresses
 from muster_gateway.shown import Shown
 from muster_gateway.upstream import CLIENT_ID, Upstream
@@ -44,7 +48,10 @@ class Gateway:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
-        self.routes = Routes(filter(None, (each.strip() for each in settings.groups.split(","))))
+        movable = prefixes_of(settings.movable)
+        self.moves = Moves(movable, f"{socket.gethostname()}-{uuid.uuid4()}") if movable else None
+        self._lease_calls = self._calls_of(self.moves) if self.moves is not None else None
+        self.routes = Routes(prefixes_of(settings.groups), self.moves.is_at_muster if self.moves is not None else None)
         self.nodes = Nodes(settings, self._listen)
         to_brokers = Connector(settings.to_brokers, CLIENT_ID)
         to_pods = Connector(settings.to_pods, CLIENT_ID)
@@ -52,7 +59,7 @@ class Gateway:
         self.upstream = Upstream(to_brokers, addresses(settings.upstream), self.nodes, limit)
         self.muster = Muster(to_pods, addresses(settings.muster), self.nodes, limit)
         self.coordinators = Coordinators(self.routes, self.nodes, self.muster)
-        self.shown = Shown(self.routes, self.nodes, self.coordinators)
+        self.shown = Shown(self.routes, self.moves, self.nodes, self.coordinators)
         self.dialling = Dialling(to_brokers, self.nodes, self.upstream, logs_in=settings.asks_clients)
         self.identify = identify_by_certificate(settings)
         self._tls = listener_tls(settings)
@@ -68,6 +75,11 @@ class Gateway:
         self._clients: set[ClientConnection] = set()
         self.held_bytes = 0
         """What all connections hold together."""
+
+    def _calls_of(self, moves: Moves) -> LeaseCalls:
+        settings = self.settings
+        tls = api_tls(settings.api_tls_dir, settings.api_cluster) if settings.api_tls_dir else None
+        return LeaseCalls(moves, addresses(settings.api), tls)
 
     async def start(self) -> Address:
         """Listen for clients; returns the bootstrap address. Raises OSError.
@@ -96,6 +108,8 @@ class Gateway:
             group.create_task(self._housekeep())
             if self.settings.muster:
                 group.create_task(self.muster.run())
+            if self._lease_calls is not None:
+                group.create_task(self._lease_calls.run())
 
     async def stop(self) -> None:
         """Clients lose their connections, and connect again."""

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from muster_coordinator.podapi.side_ports import metrics_app
 from muster_gateway.gateway import Gateway
+from muster_gateway.moves import MoveCounts, Moves
 
 
 class GatewayCollector(Collector):
@@ -26,6 +27,7 @@ class GatewayCollector(Collector):
         yield from self._connections()
         yield from self._nodes()
         yield from self._groups()
+        yield from self._moves(self._gateway.moves)
 
     def _connections(self) -> Iterator[Metric]:
         gateway = self._gateway
@@ -83,6 +85,32 @@ class GatewayCollector(Collector):
             "muster_gateway_group_requests_given_up",
             "Requests that no leader took within park.ms, or that must not be sent twice.",
             counts.given_up,
+        )
+
+    def _moves(self, moves: Moves | None) -> Iterator[Metric]:
+        counts = moves.counts if moves is not None else MoveCounts()
+        yield GaugeMetricFamily(
+            "muster_gateway_leases",
+            "Partitions for which a pod of Muster has given a lease that holds.",
+            moves.held if moves is not None else 0,
+        )
+        yield GaugeMetricFamily(
+            "muster_gateway_movable_requests_parked",
+            "Requests about movable groups that wait: their group moves, or there is no lease.",
+            counts.parked,
+        )
+        yield CounterMetricFamily(
+            "muster_gateway_movable_requests_delayed", "Requests that have had to wait so.", counts.delayed
+        )
+        yield CounterMetricFamily(
+            "muster_gateway_movable_requests_given_up",
+            "Requests that waited for longer than park.ms: their connections were closed.",
+            counts.given_up,
+        )
+        yield CounterMetricFamily(
+            "muster_gateway_movable_answers_withheld",
+            "Answers of Kafka's about movable groups that clients did not get, because a lease had ended.",
+            counts.withheld,
         )
 
 

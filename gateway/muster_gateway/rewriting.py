@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.wire.codec import Reader, Writer
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.primitives import skip_tagged_fields
@@ -172,8 +173,8 @@ def write_coordinators(version: int, correlation_id: int, throttle_ms: int, coor
 
 
 @guarded
-def listed_groups_without(version: int, frame: bytes, served_here: Callable[[str], bool]) -> bytes:
-    """An answer to ListGroups less the groups for which `served_here` holds."""
+def listed_groups_without(version: int, frame: bytes, left_out: Callable[[str], bool]) -> bytes:
+    """An answer to ListGroups less the groups for which `left_out` holds."""
     flexible = apis.RULES[apis.LIST_GROUPS].flexible(version)
     reader = Reader(frame, answer_body(frame, flexible), flexible)
     if version >= 1:
@@ -194,8 +195,20 @@ def listed_groups_without(version: int, frame: bytes, served_here: Callable[[str
             writer.string(text)
         writer.tagged_fields()
 
-    writer.array([each for each in groups if not served_here(each[0])], write)
+    writer.array([each for each in groups if not left_out(each[0])], write)
     return frame[:begin] + writer.so_far() + frame[reader.position :]
+
+
+def refuse_to_list_groups(version: int, correlation_id: int, code: ErrorCode) -> bytes:
+    """The frame without its length."""
+    writer = Writer(apis.RULES[apis.LIST_GROUPS].flexible(version))
+    writer.int32(correlation_id)
+    writer.tagged_fields()
+    if version >= 1:
+        writer.int32(0)  # throttle_time_ms
+    writer.int16(code)
+    writer.array((), writer.string)
+    return writer.done()
 
 
 _SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2

@@ -17,6 +17,10 @@ class Way(Enum):
     WAIT = "wait"
 
 
+ASKED_MAX = 64
+"""Requests that are remembered. An answer to an older one comes too late to be of use."""
+
+
 class RouteLease:
     """A gateway's lease for the groups of one partition. `gateway`: a name that no other start of a gateway has. Times
     are of the gateway's monotonic clock (ms)."""
@@ -36,30 +40,52 @@ class RouteLease:
         self._look(now_ms)
         self._number += 1
         self._asked_ms[self._number] = now_ms
+        self._asked_ms.pop(self._number - ASKED_MAX, None)
         return LeaseRequest(self._gateway, self._number, self._answer.leader_epoch, self._drained())
 
-    def take(self, answer: LeaseAnswer, now_ms: int) -> None:
-        """An answer that was overtaken by a later one, or by another leader's, says nothing any more."""
+    def take(self, answer: LeaseAnswer, now_ms: int) -> list[Route]:
+        """Returns the routes that are new. An answer that was overtaken by a later one, or by another leader's, says
+        nothing any more."""
         self._look(now_ms)
         asked_ms = self._asked_ms.get(answer.number)
         if asked_ms is None or answer.leader_epoch < self._answer.leader_epoch:
-            return
+            return []
         self._asked_ms = {number: at_ms for number, at_ms in self._asked_ms.items() if number > answer.number}
         self._answer = answer
         self._until_ms = asked_ms + answer.lease_ms
         self._fenced = frozenset(fence.group_id for fence in answer.fences)
+        changed = []
         for route in answer.routes:
             known = self._routes.get(route.group_id)
             if known is None or route.epoch > known.epoch:
                 self._routes[route.group_id] = route
+                changed.append(route)
+        return changed
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether a leader has answered once."""
+        return self._answer.number > 0
+
+    @property
+    def fenced(self) -> frozenset[str]:
+        return self._fenced
+
+    def is_held(self, now_ms: int) -> bool:
+        self._look(now_ms)
+        return self._until_ms >= 0
+
+    def is_at_muster(self, group_id: str) -> bool:
+        """Whether the group has moved, as far as the gateway has heard. Not for requests about it: they have a way."""
+        route = self._routes.get(group_id)
+        return route is not None and route.at_muster
 
     def way(self, group_id: str, now_ms: int) -> Way:
         """Where a request of the group goes now. Muster refuses what it does not serve, so that needs no lease."""
         self._look(now_ms)
-        route = self._routes.get(group_id)
         if group_id in self._fenced:
             return Way.WAIT
-        if route is not None and route.at_muster:
+        if self.is_at_muster(group_id):
             return Way.MUSTER
         return Way.KAFKA if now_ms < self._until_ms else Way.WAIT
 
@@ -80,6 +106,11 @@ class RouteLease:
         else:
             del self._outstanding[group_id]
         return True
+
+    def is_current(self, term: int, now_ms: int) -> bool:
+        """Whether an answer to what was sent in that term would pass now."""
+        self._look(now_ms)
+        return term == self._term
 
     def _drained(self) -> frozenset[int]:
         return frozenset(fence.number for fence in self._answer.fences if fence.group_id not in self._outstanding)

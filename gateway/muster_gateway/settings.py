@@ -83,6 +83,22 @@ class GatewaySettings:
     """Prefixes of the ids of groups that Muster serves, separated by commas; `*`: all groups. Kafka serves the
     others."""
 
+    movable: str = _text("muster.movable.groups", "")
+    """Prefixes of the ids of groups that Kafka serves until they are moved to Muster, in the same form, and the same as
+    the pods' `muster.upstream.movable.groups`. Their requests wait while no pod says which side serves them. Needs
+    `muster.api.servers` and `muster.transactions=1`."""
+
+    api: str = _text("muster.api.servers", "", addresses)
+    """With `muster.movable.groups`: where the APIs of the pods are, HOST:PORT, separated by commas. A name with several
+    addresses, as of a headless Service, stands for all of them."""
+
+    api_tls_dir: str = _path("muster.api.tls.dir")
+    """An absolute path, a directory with `tls.crt`, `tls.key` and `ca.crt`: for the APIs of pods that have TLS. The
+    certificate is one of the cluster's `reader`. Empty: they are plain."""
+
+    api_cluster: str = _text("muster.api.cluster", "")
+    """With `muster.api.tls.dir`: whose pods these are, `NAMESPACE/NAME` as their certificates say."""
+
     transactions: int = _number("muster.transactions", 0, 0, 1)
     """1: producers may commit offsets of groups at Muster in transactions. Only where Muster mirrors this Kafka cluster
     (its `muster.upstream.bootstrap`): Kafka writes the end of each transaction to its own log, and without a mirror
@@ -325,10 +341,23 @@ def parse_settings(values: Mapping[str, str]) -> GatewaySettings:
         raise SettingsError("upstream.bootstrap.servers is needed: HOST:PORT of brokers")
     if settings.groups and not addresses(settings.muster):
         raise SettingsError("muster.bootstrap.servers is needed where muster.groups names groups")
-    trouble = _trouble(settings)
+    trouble = _trouble_of_moves(settings) or _trouble(settings)
     if trouble:
         raise SettingsError(trouble)
     return settings
+
+
+def _trouble_of_moves(settings: GatewaySettings) -> str:
+    """What movable groups want and do not have; "" if nothing."""
+    if not settings.movable:
+        return ""
+    if not addresses(settings.muster) or not addresses(settings.api):
+        return "muster.movable.groups needs muster.bootstrap.servers and muster.api.servers"
+    if bool(settings.api_tls_dir) != bool(settings.api_cluster):
+        return "muster.api.tls.dir and muster.api.cluster need each other"
+    if not settings.transactions:
+        return "muster.movable.groups needs muster.transactions=1: a group that has moved has its producers still"
+    return ""
 
 
 def _trouble(settings: GatewaySettings) -> str:

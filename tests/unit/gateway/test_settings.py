@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from muster_gateway.routes import Routes
+from muster_gateway.routes import Routes, prefixes_of
 from muster_gateway.settings import SettingsError, parse_assignments, parse_settings
 
 ROOT = Path(__file__).parents[3]
 NEEDED = ["upstream.bootstrap.servers=kafka-0:9092, [::1]:9093"]
 AT_KAFKA = ["upstream.security.protocol=SASL_SSL", "upstream.sasl.mechanism=PLAIN", "upstream.sasl.dir=/a"]
 AT_MUSTER = ["muster.security.protocol=SASL_SSL", "muster.sasl.mechanism=PLAIN", "muster.sasl.dir=/a"]
+
+MOVABLE = [
+    "muster.movable.groups=k-",
+    "muster.bootstrap.servers=muster-0:9092",
+    "muster.api.servers=muster-0:9640",
+    "muster.transactions=1",
+]
 
 
 @pytest.mark.parametrize(
@@ -59,6 +66,10 @@ def test_settings_have_their_defaults_and_take_values() -> None:
         ([*NEEDED, "sasl.enabled.mechanisms=OAUTHBEARER"], "leave logins by OAUTHBEARER to the brokers"),
         ([*NEEDED, "muster.act.for.clients=1"], "needs muster.sasl.mechanism to be PLAIN or SCRAM"),
         ([*NEEDED, *AT_MUSTER, "muster.act.for.clients=1"], "nobody asks clients who they are"),
+        ([*NEEDED, *AT_MUSTER, "muster.movable.groups=k-"], "needs muster.bootstrap.servers and muster.api.servers"),
+        ([*NEEDED, *MOVABLE[:2]], "needs muster.bootstrap.servers and muster.api.servers"),
+        ([*NEEDED, *MOVABLE, "muster.transactions=0"], "needs muster.transactions=1"),
+        ([*NEEDED, *MOVABLE, "muster.api.cluster=a/b"], "muster.api.tls.dir and muster.api.cluster need each other"),
     ],
 )
 def test_what_cannot_be_taken_is_named(assignments: list[str], message: str) -> None:
@@ -71,8 +82,10 @@ def test_what_cannot_be_taken_is_named(assignments: list[str], message: str) -> 
     [([], "a", False), (["a", "b-"], "b", False), (["a", "b-"], "b-1", True), (["*"], "any", True), (["*"], "", True)],
 )
 def test_groups_are_served_by_prefix(prefixes: list[str], group: str, here: bool) -> None:
-    assert Routes(prefixes).served_here(group) is here
-    assert bool(Routes(prefixes)) is bool(prefixes)
+    routes = Routes(prefixes_of(", ".join(prefixes)))
+    assert routes.is_served(group) is here
+    assert routes.is_at_muster(group) is here
+    assert bool(routes) is bool(prefixes)
 
 
 def test_the_page_is_what_the_code_says() -> None:
