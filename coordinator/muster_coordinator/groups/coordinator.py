@@ -61,7 +61,7 @@ from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import describe_producers, write_txn_marker
 from muster_coordinator.records.consumer_group import CONFIGS_TYPE, ConsumerGroupRecord
 from muster_coordinator.records.decode import Change, LogDecoder
-from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
+from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.offset_run import OffsetRun
 from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.requests import configs as f
@@ -123,6 +123,22 @@ class GroupCoordinator:
     def has_group(self, group_id: str) -> bool:
         """Whether it has members or records here."""
         return group_id in self._state.groups
+
+    def members_of(self, group_id: str) -> tuple[GroupMember, ...] | None:
+        """The members of a classic group as the log has them; None: there is no such group, or it is another kind."""
+        group = self._state.groups.get(group_id)
+        if group is None:
+            return None
+        return () if group.durable is None else group.durable.members
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether the group has offsets of open transactions."""
+        return group_id in self._state.offsets.open_transactions
+
+    @property
+    def members_max(self) -> int:
+        """A classic group with more members is to be made smaller."""
+        return self._state.config.max_size
 
     def refuse(self, request: object) -> object | None:
         return refuse(request, self._state.config)
@@ -268,6 +284,14 @@ class GroupCoordinator:
             if group.can_rebalance():
                 prepare_rebalance(self._state, group, effects, now_ms)
         return len(members)
+
+    def begin_sessions(self, group_id: str, now_ms: int) -> Result:
+        """Start the sessions of a classic group that was another coordinator's until now."""
+        group = self._state.groups.get(group_id)
+        effects = Effects()
+        if group is not None:
+            self._start_sessions_of(group, effects, now_ms)
+        return effects.result()
 
     def on_unloaded(self) -> tuple[Token, ...]:
         self._active = False

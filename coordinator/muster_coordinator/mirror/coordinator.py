@@ -1,8 +1,8 @@
 """State machine of an offsets partition that follows that of a Kafka cluster: the group coordinator, fed by a mirror.
 
-Groups that Muster serves are those of the group coordinator. All other groups are Kafka's: their records come from
-the topic, reads are answered from them, and writes are refused as a broker refuses what another broker coordinates.
-No timer and no expiry touches them: what Kafka has not ended goes on.
+Groups that Muster serves are those of the group coordinator: its own, and those that a route has moved to it. All other
+groups are Kafka's: their records come from the topic, reads are answered from them, and writes are refused as a broker
+refuses what another broker coordinates. No timer and no expiry touches them: what Kafka has not ended goes on.
 """
 
 from __future__ import annotations
@@ -11,18 +11,30 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.mirror.bypasses import Bypasses
+from muster_coordinator.mirror.moving.deciding import (
+    BeginSessionsRequest,
+    BeginSessionsResponse,
+    DecideRequest,
+    DecideResponse,
+    difference_of,
+)
+from muster_coordinator.mirror.moving.move import Task
 from muster_coordinator.mirror.requests import (
     TakeBackRequest,
     TakeBackResponse,
     TakeInRequest,
     TakeInResponse,
 )
+from muster_coordinator.mirror.routes import Routes
 from muster_coordinator.records.batch import CorruptBatchError, RecordBatch, read_batch
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.errors import RecordDecodeError
+from muster_coordinator.records.group_route import GroupRoute, decode_route, encode_route, is_route_key
 from muster_coordinator.records.mirror_position import (
     MirrorPosition,
     decode_position,
@@ -45,10 +57,12 @@ from muster_coordinator.state_machine import (
     Token,
 )
 
-_SNAPSHOT_VERSIONS = 1_000
-"""Added to the version of the group coordinator's snapshots, which have no position."""
-_POSITION, _STRAYS, _GROUPS = b"P", b"S", b"G"
-"""First byte of a part of a snapshot: the position, the position with strays, of the group coordinator."""
+_SNAPSHOT_VERSIONS = 2_000
+"""Added to the version of the group coordinator's snapshots, which have no position and no routes."""
+_POSITION, _STRAYS, _ROUTES, _GROUPS = b"P", b"S", b"R", b"G"
+"""First byte of a part of a snapshot: the position, the position with strays, routes, of the group coordinator."""
+_DESCRIBED = 5
+"""The version of DescribeGroups that Kafka is asked in: a group that it does not know is Dead."""
 TAKEN_BACK_AT_ONCE = 1_000
 """Keys that one operation removes: a few milliseconds of work."""
 
@@ -69,18 +83,17 @@ _WRITES = (
 
 
 class MirrorCoordinator:
-    """Implements `state_machine.StateMachine`. `serves`: whether a group is Muster's; `groups` was made with it.
+    """Implements `state_machine.StateMachine`. `routes` say whether a group is Muster's; `groups` was made with them.
     `knows_topics`: whether the upstream has said which topics there are."""
 
-    def __init__(
-        self, groups: GroupCoordinator, serves: Callable[[str], bool], knows_topics: Callable[[], bool]
-    ) -> None:
+    def __init__(self, groups: GroupCoordinator, routes: Routes, knows_topics: Callable[[], bool]) -> None:
         self.groups = groups
+        self.routes = routes
         self.position = MirrorPosition()
         self.has_strays = False
         """Records of Kafka's groups came after the position: the leader that appended them ended before it appended the
         next position."""
-        self._serves = serves
+        self._serves = routes.serves
         self._knows_topics = knows_topics
         self._decode = groups.new_decoder()
         self._taken_in = 0
@@ -97,6 +110,8 @@ class MirrorCoordinator:
         operations[m.ListGroupsRequest] = partial(self._list, operations[m.ListGroupsRequest])
         operations[TakeInRequest] = self._take_in
         operations[TakeBackRequest] = self._take_back
+        operations[DecideRequest] = self._decide
+        operations[BeginSessionsRequest] = self._begin_sessions
         self.operations: Mapping[type, Operation] = operations
 
     # -- clients -------------------------------------------------------------------------------------------------------
@@ -152,8 +167,8 @@ class MirrorCoordinator:
         for record in records:
             if record.offset not in kept:
                 continue
-            if is_position_key(record.key):
-                kept.discard(record.offset)  # the topic's own is none of ours
+            if is_position_key(record.key) or is_route_key(record.key):
+                kept.discard(record.offset)  # the topic's own are none of ours
                 continue
             change = self._decode(record.key, record.value)
             if isinstance(change, UnknownRecord):
@@ -177,6 +192,48 @@ class MirrorCoordinator:
         records.append(_position_record(MirrorPosition(since_ms=now_ms, clearing=not done)))
         return Result(records, response=TakeBackResponse(done))
 
+    # -- moves ---------------------------------------------------------------------------------------------------------
+
+    def obstacles(self, group_id: str) -> Iterator[str]:
+        """What in this partition keeps the group from moving to Muster."""
+        members = self.groups.members_of(group_id)
+        if self._serves(group_id):
+            yield "Muster serves it already"
+        elif self.position.clearing or not self.position.complete:
+            yield "the mirror has not read all of Kafka's partition yet"
+        elif members is None:
+            yield "there is no such classic group"
+        else:
+            if len(members) > self.groups.members_max:
+                yield f"it has {len(members)} members, and group.max.size is {self.groups.members_max} here"
+            if self.groups.has_pending(group_id):
+                yield "it has offsets in a transaction that is open"
+
+    def _decide(self, request: DecideRequest, token: Token, now_ms: int) -> Result:
+        reason = self._doubt(request, token, now_ms)
+        if request.move.compared(reason) is not Task.DECIDE:
+            return Result(response=DecideResponse(request.move.reason))
+        before = self.routes.by_group.get(request.group_id)
+        route = GroupRoute(request.group_id, 1 if before is None else before.epoch + 1, at_muster=True)
+        return Result(((*encode_route(route), route),), response=DecideResponse(""))
+
+    def _doubt(self, request: DecideRequest, token: Token, now_ms: int) -> str:
+        """Why the group may not be taken over as it is here; "": it may."""
+        if self.has_strays or self.position.offset < request.move.end:
+            return "the mirror has begun to read again"
+        for obstacle in self.obstacles(request.group_id):
+            return obstacle
+        describe, fetch = m.DescribeGroupRequest(request.group_id, _DESCRIBED), _all_offsets(request.group_id)
+        described: Any = self.groups.operations[m.DescribeGroupRequest](describe, token, now_ms).response
+        fetched: Any = self.groups.operations[m.OffsetFetchRequest](fetch, token, now_ms).response
+        return difference_of((request.described, request.fetched), (described, fetched))
+
+    def _begin_sessions(self, request: BeginSessionsRequest, _token: Token, now_ms: int) -> Result:
+        if not self._serves(request.group_id):
+            return Result(response=BeginSessionsResponse(False))
+        begun = self.groups.begin_sessions(request.group_id, now_ms)
+        return msgspec.structs.replace(begun, response=BeginSessionsResponse(True))
+
     # -- replay --------------------------------------------------------------------------------------------------------
 
     def new_decoder(self) -> Decoder:
@@ -188,6 +245,9 @@ class MirrorCoordinator:
         if type(change) is MirrorPosition:
             self.position = change
             self.has_strays = False
+            return
+        if type(change) is GroupRoute:
+            self.routes.replay(change)
             return
         self.groups.replay(change, offset, timestamp_ms, producer_id, producer_epoch)
         if not self.has_strays and not isinstance(change, UnknownRecord):
@@ -205,16 +265,22 @@ class MirrorCoordinator:
 
     def snapshot(self, size: int) -> Iterator[bytes]:
         yield (_STRAYS if self.has_strays else _POSITION) + encode_position(self.position)[1]
+        for part in self.routes.snapshot(size):
+            yield _ROUTES + part
         for part in self.groups.snapshot(size):
             yield _GROUPS + part
 
     def check(self, part: bytes) -> None:
         if part[:1] == _GROUPS:
             self.groups.check(part[1:])
+        elif part[:1] == _ROUTES:
+            self.routes.check(part[1:])
 
     def restore(self, part: bytes) -> None:
         if part[:1] == _GROUPS:
             self.groups.restore(part[1:])
+        elif part[:1] == _ROUTES:
+            self.routes.restore(part[1:])
         else:
             self.position = decode_position(part[1:])
             self.has_strays = part[:1] == _STRAYS
@@ -270,9 +336,17 @@ def _marker(batch: RecordBatch, records: list[BatchRecord]) -> Imported | None:
     return Imported(batch, (), control.committed, control.coordinator_epoch)
 
 
+def _all_offsets(group_id: str) -> m.OffsetFetchRequest:
+    return m.OffsetFetchRequest(group_id, None, -1, None, require_stable=False)
+
+
 def _position_record(position: MirrorPosition) -> Record:
     return (*encode_position(position), position)
 
 
 def _decode(decode: Decoder, key: bytes | None, value: bytes | None) -> Any:
-    return decode_position(value) if is_position_key(key) else decode(key, value)
+    if is_position_key(key):
+        return decode_position(value)
+    if key is not None and is_route_key(key):
+        return decode_route(key, value)
+    return decode(key, value)

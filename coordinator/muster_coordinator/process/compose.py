@@ -30,6 +30,7 @@ from muster_coordinator.listener.state import Handler
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.mirror.coordinator import MirrorCoordinator
+from muster_coordinator.mirror.routes import Routes
 from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
@@ -279,10 +280,6 @@ def _machines(
     """Which state machine runs a partition: the one place that asks."""
     upstream = settings.upstream
     prefixes = parse_prefixes(upstream.upstream_served_groups)
-
-    def serves(group_id: str) -> bool:
-        return group_id.startswith(prefixes)
-
     transactions = replace(settings.transactions, max_record_bytes=settings.groups.max_record_bytes)
 
     def new_suffix() -> str:
@@ -296,8 +293,9 @@ def _machines(
             return TransactionCoordinator(transactions, index_of(number), view, markers.of(number))
         if not upstream.upstream_bootstrap:
             return GroupCoordinator(settings.groups, view, new_suffix, consumers=new_consumers(number))
-        groups = GroupCoordinator(settings.groups, view, new_suffix, serves, new_consumers(number))
-        return MirrorCoordinator(groups, serves, lambda: isinstance(topics, UpstreamTopics) and topics.known)
+        routes = Routes(lambda group_id: group_id.startswith(prefixes))
+        groups = GroupCoordinator(settings.groups, view, new_suffix, routes.serves, new_consumers(number))
+        return MirrorCoordinator(groups, routes, lambda: isinstance(topics, UpstreamTopics) and topics.known)
 
     return new_machine
 

@@ -24,6 +24,7 @@ from muster_coordinator.mirror.following import (
     judge,
 )
 from muster_coordinator.mirror.requests import TakeBackRequest, TakeInRequest, TakeInResponse
+from muster_coordinator.mirror.routes import Routes
 from muster_coordinator.records.batch import RecordBatch, encode_batch, placed, read_batch
 from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
@@ -269,7 +270,8 @@ def new_groups(serves: Callable[[str], bool] = lambda _: True) -> GroupCoordinat
 
 
 def new_machine(serves: Callable[[str], bool] = lambda _: False) -> MirrorCoordinator:
-    return MirrorCoordinator(new_groups(serves), serves, lambda: True)
+    routes = Routes(serves)
+    return MirrorCoordinator(new_groups(routes.serves), routes, lambda: True)
 
 
 def replay(machine: StateMachine, batches: list[RecordBatch]) -> None:

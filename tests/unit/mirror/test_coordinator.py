@@ -13,6 +13,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.mirror.coordinator import TAKEN_BACK_AT_ONCE, MirrorCoordinator
 from muster_coordinator.mirror.following import ReadAgain
 from muster_coordinator.mirror.requests import TakeBackRequest, TakeInRequest
+from muster_coordinator.mirror.routes import Routes
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import Fence, encode_fence
 from muster_coordinator.records.mirror_position import MirrorPosition, encode_position
@@ -55,7 +56,7 @@ def test_reads_are_refused_until_the_end_was_reached_once() -> None:
 
 def test_member_of_the_consumer_protocol_waits_until_the_topics_are_known() -> None:
     known: list[bool] = []
-    machine = MirrorCoordinator(new_groups(lambda _: True), lambda _: True, lambda: bool(known))
+    machine = MirrorCoordinator(new_groups(lambda _: True), Routes(lambda _: True), lambda: bool(known))
 
     def beat(epoch: int) -> int:
         asked = c.ConsumerGroupHeartbeatRequest("g", "a", epoch, None, None, 1, ("t",), None, None, (), "c", "/1", 1)

@@ -21,6 +21,7 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
+from muster_coordinator.records.group_route import GroupRoute, encode_route
 from muster_coordinator.records.partitioner import partition_for
 from muster_pipeline.decode.decoder import Decoder, decode_segment
 from muster_pipeline.decode.errors import SegmentReadError
@@ -272,6 +273,14 @@ def unreadable(log: Log) -> None:
 
 def open_transaction(log: Log) -> None:
     log.add([commit("g", "t", 0, 1)], producer_id=4)
+
+
+def test_routes_of_moved_groups_are_not_passed_over(tmp_path: Path) -> None:
+    logs = some_logs(tmp_path / "old", 3)
+    logs[1].add([encode_route(GroupRoute("g", 1, True))])
+    save(logs)
+    with pytest.raises(ReshardError, match="1 unknown"):
+        reshard([str(tmp_path / "old")], tmp_path / "new", 3)
 
 
 @pytest.mark.parametrize("spoil", [damaged, unknown, unreadable, open_transaction])

@@ -47,6 +47,11 @@ class Move:
         self._end = -1
 
     @property
+    def end(self) -> int:
+        """The end of Kafka's partition as it was behind the fence; -1: nobody has said it yet."""
+        return self._end
+
+    @property
     def fence(self) -> Fence | None:
         """What leases name."""
         return None if self.step in _UNFENCED else self._fence
