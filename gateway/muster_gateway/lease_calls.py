@@ -32,6 +32,8 @@ FIRST_INTERVAL_MS = 250
 """Between two rounds of calls, until a pod has said how long a lease is."""
 ROUNDS_OF_A_LEASE = 8
 """Rounds of calls within the time of a lease: so many may fail in a row, less one or two."""
+FENCED_INTERVAL_MS = 25
+"""While a group is fenced: its move waits for the gateway's word, and its clients for the end of the fence."""
 SHORTEST_INTERVAL_MS = 20
 RESOLVE_S = 2.0
 """How often the names of `muster.api.servers` are looked up."""
@@ -86,7 +88,8 @@ class LeaseCalls:
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(self._interval_s):
+            interval_s = FENCED_INTERVAL_MS / 1000 if self._moves.is_fenced else self._interval_s
+            async with asyncio.timeout(interval_s):
                 await self._soon.wait()
         except TimeoutError:
             pass
@@ -159,16 +162,17 @@ class LeaseCalls:
 
     def _take(self, pod: Address, asked: Sequence[int], answer: LeasesAnswer) -> None:
         self._interval_s = max(answer.lease_ms // ROUNDS_OF_A_LEASE, SHORTEST_INTERVAL_MS) / 1000
-        led, is_fenced = set[int](), False
+        led, is_fenced_now = set[int](), False
         for each in answer.answers:
             if 0 <= each.partition < self._moves.partitions:
                 led.add(each.partition)
                 self._leaders[each.partition] = pod
-                is_fenced |= self._moves.take(each.partition, _answer_of(each))
+                is_fenced_now |= self._moves.take(each.partition, _answer_of(each))
         self._forget(pod, [partition for partition in asked if partition not in led])
-        if is_fenced or not asked:
+        if is_fenced_now or not asked:
             self._soon.set()  # the fence waits for the gateway's word; or now it is known what to ask for
         self._moves.look()
+        self._say()
 
     def _forget(self, pod: Address, partitions: Iterable[int]) -> None:
         """The pod does not lead these, or does not answer."""

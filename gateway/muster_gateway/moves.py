@@ -119,6 +119,11 @@ class Moves:
         now = self._clock()
         return sum(lease.is_held(now) for lease in self._leases)
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a group is moving."""
+        return any(lease.fenced for lease in self._leases)
+
     def learn_partitions(self, count: int) -> bool:
         """Returns whether leases of that many partitions are what this gateway can use: the number never changes."""
         if count and not self._leases:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from aiohttp import web
+from tests.support.certificates import CLUSTER, Authority, operator, pod, reader
 from tests.unit.gateway import frames
 from tests.unit.gateway.servers import Client, Server, gateway, plain
 from tests.unit.gateway.test_client import describe, ended, wait_for
@@ -25,6 +28,8 @@ from muster_coordinator.podapi.leases import (
     RouteEntry,
 )
 from muster_coordinator.records.partitioner import partition_for
+from muster_coordinator.security.roles import Member, Role, only
+from muster_coordinator.security.tls import server_context
 from muster_gateway import apis
 from muster_gateway.metrics import GatewayCollector
 from muster_gateway.rewriting import read_coordinators
@@ -55,6 +60,7 @@ class PodApi:
         self.asked: list[LeasesRequest] = []
         self.drained: set[int] = set()
         self.port = 0
+        self.tls: ssl.SSLContext | None = None
 
     async def leases(self, request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=LeasesRequest)
@@ -90,7 +96,7 @@ class PodApi:
         app.router.add_post("/v1/leases", self.leases)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self.port)
+        site = web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self.tls)
         await site.start()
         self.port = runner.addresses[0][1]
         try:
@@ -119,17 +125,17 @@ async def site(kafka: Any = from_kafka, api: PodApi | None = None, **settings: s
     async with (
         (api or PodApi()).listening() as leases,
         Server(0, kafka) as broker,
-        Server(1, from_muster) as pod,
+        Server(1, from_muster) as muster,
         gateway(
             broker,
-            pod,
+            muster,
             muster_movable_groups="k-",
             muster_transactions="1",
             muster_api_servers=f"127.0.0.1:{leases.port}",
             **settings,
         ) as (under_test, port),
     ):
-        yield Site(under_test, port, broker, pod, leases)
+        yield Site(under_test, port, broker, muster, leases)
 
 
 async def test_a_group_moves_under_its_client_and_back() -> None:
@@ -372,6 +378,39 @@ async def test_the_next_leader_is_found() -> None:
         assert it.gateway.moves.held == PARTITIONS
         assert {each.gateway for each in (*first.asked, *second.asked)} == {it.gateway.moves.gateway}
         assert first.asked[0].movable == ("k-",)
+
+
+async def test_while_a_group_is_fenced_the_gateway_asks_often() -> None:
+    api = PodApi()
+    api.lease_ms = 30_000
+    async with site(api=api) as it:
+        await wait_for(lambda: it.gateway.moves.held == PARTITIONS)
+        it.api.fences["k-1"] = 7
+        it.gateway._lease_calls._soon.set()  # instead of four seconds later
+        await wait_for(lambda: 7 in it.api.drained)
+        it.api.move("k-1", 1, at_muster=True)
+        await wait_for(lambda: it.gateway.moves.is_at_muster("k-1"))
+        assert not it.gateway.moves.is_fenced
+        await wait_for(lambda: not it.gateway._lease_calls._calls)
+        rounds = len(it.api.asked)
+        await asyncio.sleep(0.2)
+        assert len(it.api.asked) <= rounds + 1  # of some ten
+
+
+@pytest.mark.parametrize("owner", [pod(), operator(), pod(cluster="local/other")])
+async def test_leases_come_from_pods_of_the_cluster_alone(tmp_path: Path, owner: Member) -> None:
+    own = Authority(tmp_path)
+    files = own.write("pod", owner)
+    own.write("gateway", reader())
+    api = PodApi()
+    api.tls = server_context(files, check=only(CLUSTER, (Role.READER,)))
+    tls = {"muster_api_tls_dir": str(tmp_path / "gateway"), "muster_api_cluster": CLUSTER}
+    async with site(api=api, **tls) as it:
+        if owner == pod():
+            await wait_for(lambda: it.gateway.moves.held == PARTITIONS)
+        else:
+            await wait_for(lambda: it.gateway._lease_calls._failing)
+            assert not api.asked
 
 
 async def test_a_pod_with_another_number_of_partitions_gives_no_lease() -> None:
