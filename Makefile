@@ -12,6 +12,7 @@ PYTHON ?= python3
 # uv of the machine when it has one that runs, otherwise one of our own from PyPI
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .cache/uv/bin/uv)
 DOCS := .cache/docs
+BROWSER := .cache/browser
 CLUSTER := hack/localkube/cluster
 
 .PHONY: help
@@ -39,6 +40,10 @@ test: $(STAMP) ## everything that can run here; says what it skipped and what wo
 .PHONY: test-fast
 test-fast: $(STAMP) ## unit and golden tests, but for those marked as long (under a minute)
 	@$(BIN)/python hack/run_tests.py --only fast
+
+.PHONY: test-browser
+test-browser: $(STAMP) $(BROWSER)/.synced ## the pages of `muster ui` in a headless Chromium, with axe (Chromium; a minute)
+	@$(BIN)/python hack/run_tests.py --only browser
 
 .PHONY: test-kubernetes
 test-kubernetes: $(STAMP) ## the tests on a real Kubernetes (hack/localkube, or kind where Docker is)
@@ -218,6 +223,11 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 $(DOCS)/.synced: pyproject.toml uv.lock | $(UV)
 	@echo "installing what builds the site into $(DOCS)"
 	@python=$$(hack/python); UV_PROJECT_ENVIRONMENT=$(DOCS) $(UV) sync --quiet --frozen --only-group docs $${python:+--python "$$python"}
+	@touch $@
+
+$(BROWSER)/.synced: pyproject.toml uv.lock | $(UV)
+	@echo "installing what drives a browser into $(BROWSER)"
+	@python=$$(hack/python); UV_PROJECT_ENVIRONMENT=$(BROWSER) $(UV) sync --quiet --frozen --only-group browser $${python:+--python "$$python"}
 	@touch $@
 
 .cache/uv/bin/uv:

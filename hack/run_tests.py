@@ -11,6 +11,7 @@ kubernetes has one cluster, and so one test at a time.
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -30,6 +31,8 @@ WORKERS = min(8, 2 * (os.cpu_count() or 1))
 """Processes that run tests. Two for each processor: at any time about half of them wait."""
 SIDE_BY_SIDE = ("-n", str(WORKERS))
 FAST = ("tests/unit", "tests/golden")
+BROWSER = REPOSITORY / ".cache" / "browser"
+"""The environment of what drives a browser (`make test-browser`)."""
 PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/security", "tests/attacks")
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
@@ -132,7 +135,7 @@ def run_main(outcome: Outcome) -> None:
         print(f"without helm or kubectl: {error}", flush=True)  # the tests that need them are skipped, and say so
         environment = {}
     fetch_kafka()
-    ignored = [f"--ignore={folder}" for folder in PROCESSES]
+    ignored = [f"--ignore={folder}" for folder in (*PROCESSES, "tests/browser")]
     pytest(outcome, *SIDE_BY_SIDE, "-m", "not kubernetes", *ignored, "tests", environment=environment)
 
 
@@ -176,6 +179,21 @@ def fetch_kafka() -> bool:
     Whether it can run here."""
     command = [sys.executable, "-m", "tests.conformance", "--fetch", "--require-kafka"]
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode == 0
+
+
+def run_browser(outcome: Outcome) -> None:
+    """One after the other: each test watches a page while something happens to the one cluster."""
+    (packages,) = BROWSER.glob("lib/python*/site-packages")
+    pytest(outcome, "tests/browser", environment={"PYTHONPATH": str(packages)})
+
+
+def browser_missing() -> list[str]:
+    lacking = []
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        lacking.append("the pages of `muster ui` need a browser: apt-get install chromium")
+    if not (BROWSER / ".synced").exists():
+        lacking.append("the pages of `muster ui` need what drives a browser: make .cache/browser/.synced")
+    return lacking
 
 
 def run_go(outcome: Outcome) -> None:
@@ -230,6 +248,7 @@ STAGES = (
     Stage("main", run_main, list),
     Stage("compiled", run_compiled, compiled_missing),
     Stage("processes", run_processes, list),
+    Stage("browser", run_browser, browser_missing),
     Stage("go", run_go, go_missing),
     Stage("kubernetes", run_kubernetes, machine.missing),
     Stage("kubernetes-nodes", run_kubernetes_nodes, machine.localkube_missing),

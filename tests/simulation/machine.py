@@ -44,7 +44,12 @@ __all__ = [
 
 State = DurableState | transactions.DurableState
 
-CONFIG = GroupConfig(min_session_timeout_ms=1, initial_rebalance_delay_ms=30, offsets_retention_check_interval_ms=2_000)
+CONFIG = GroupConfig(
+    min_session_timeout_ms=1,
+    initial_rebalance_delay_ms=30,
+    offsets_retention_check_interval_ms=2_000,
+    unpacked_groups=1,
+)
 CONSUMER_CONFIG = ConsumerGroupConfig(
     session_timeout_ms=SESSION_MS, assignment_interval_ms=50, regex_refresh_min_interval_ms=100
 )

@@ -15,6 +15,7 @@ from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.tables import configs_record
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.offset_commit import unknown_first
+from muster_coordinator.groups.offsets import GroupOffsets
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from muster_coordinator.groups.tables import GroupTables, group_record
@@ -61,7 +62,7 @@ def delete_group(state: GroupTables, request: DeleteGroupRequest, token: Token, 
 
 def _all_partitions(state: GroupTables, group_id: str) -> dict[tuple[str, int], None]:
     """(topic, partition) with a committed or a pending offset, each once, in a stable order."""
-    committed = state.offsets.committed.get(group_id, {})
+    committed = state.offsets.of_group(group_id)
     partitions = {(topic, index): None for topic, of_topic in committed.items() for index in of_topic}
     partitions.update(dict.fromkeys(sorted(state.offsets.pending_partitions(group_id))))
     return partitions
@@ -104,8 +105,12 @@ def offset_delete(state: GroupTables, request: OffsetDeleteRequest, token: Token
     if group is None or code:
         return Result(response=OffsetDeleteResponse(code))
     effects = Effects(token)
+    offsets = state.offsets.of_group(request.group_id)
     topics = [
-        (topic, tuple((index, int(_delete_offset(state, group, topic, index, effects))) for index in partitions))
+        (
+            topic,
+            tuple((index, int(_delete_offset(state, group, offsets, topic, index, effects))) for index in partitions),
+        )
         for topic, partitions in request.topics
     ]
     return effects.answer(OffsetDeleteResponse(ErrorCode.NONE, unknown_first(topics)))
@@ -120,14 +125,19 @@ def _delete_error(group: ClassicGroup) -> ErrorCode:
 
 
 def _delete_offset(
-    state: GroupTables, group: ClassicGroup | ConsumerGroup, topic: str, partition: int, effects: Effects
+    state: GroupTables,
+    group: ClassicGroup | ConsumerGroup,
+    offsets: GroupOffsets,
+    topic: str,
+    partition: int,
+    effects: Effects,
 ) -> ErrorCode:
+    """`offsets`: those that the group has committed."""
     if not state.topics.has(topic, partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if group.is_subscribed_to(topic):
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    offsets = state.offsets
-    if offsets.get(group.group_id, topic, partition) or offsets.has_pending(group.group_id, topic, partition):
+    if partition in offsets.get(topic, ()) or state.offsets.has_pending(group.group_id, topic, partition):
         effects.record(offset_tombstone(group.group_id, topic, partition))
         state.counters.offset_deletions += 1
     return ErrorCode.NONE
@@ -137,11 +147,15 @@ def delete_partitions(state: GroupTables, group_id: str, deleted: TopicsDeleted,
     """Tombstones for the offsets of one group, committed and pending, of every partition that does not exist; returns
     how many offsets were looked at. As in Kafka 4.3, an offset with the id of another topic of that name stays."""
     partitions = _all_partitions(state, group_id)
+    offsets = state.offsets.of_group(group_id)
     for topic, partition in partitions:
-        if not deleted.exists(topic, partition) and state.offsets.topic_ids(group_id, topic, partition) <= {
-            NO_TOPIC_ID,
-            deleted.id_of(topic),
-        }:
+        if deleted.exists(topic, partition):
+            continue
+        topic_ids = state.offsets.pending_topic_ids(group_id, topic, partition)
+        stored = offsets.get(topic, {}).get(partition)
+        if stored is not None:
+            topic_ids.add(stored[1].topic_id)
+        if topic_ids <= {NO_TOPIC_ID, deleted.id_of(topic)}:
             effects.record(offset_tombstone(group_id, topic, partition))
             state.counters.offset_deletions += 1
     return len(partitions)
@@ -154,7 +168,7 @@ def expire_group(state: GroupTables, group: ClassicGroup | ConsumerGroup, effect
     """Tombstones for what has expired in one group, the group itself included; returns how many offsets were looked
     at."""
     group_id = group.group_id
-    offsets = state.offsets.committed.get(group_id, {})
+    offsets = state.offsets.of_group(group_id)
     retention_starts = _retention_start(group)
     looked_at = 0
     all_expired = True

@@ -41,8 +41,8 @@ def durable_state(state: GroupTables) -> DurableState:
         implied_groups=frozenset(g for g, group in groups.items() if group.logged and group.durable is None),
         committed={
             (group_id, topic, partition): stored
-            for group_id, of_group in offsets.committed.items()
-            for topic, of_topic in of_group.items()
+            for group_id in offsets.committed
+            for topic, of_topic in offsets.of_group(group_id).items()
             for partition, stored in of_topic.items()
         },
         pending={

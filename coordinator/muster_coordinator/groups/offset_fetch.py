@@ -36,7 +36,7 @@ def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token,
         visible = True
     else:
         visible = group is not None and not STATE_ERRORS[GroupApi.OFFSET_FETCH, group.state]
-    offsets: GroupOffsets = state.offsets.committed.get(request.group_id, {}) if visible else {}
+    offsets: GroupOffsets = state.offsets.of_group(request.group_id) if visible else {}
     may_be_pending = request.require_stable and request.group_id in state.offsets.open_transactions
     asked: Sequence[tuple[str, Collection[int]]] = (
         list(offsets.items()) if request.topics is None else request.topics  # a dict has its keys

@@ -2,12 +2,18 @@
 
 All of it is durable state: only replay calls what changes it. Offsets are kept apart from the groups, because a
 compacted log may hold a group's tombstone before or after those of its offsets.
+
+Committed offsets of groups that nobody changes are packed (`packed`). A change unpacks those of its group; a question
+leaves them packed. How they are held is no state: only time and memory depend on it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
+from muster_coordinator.groups.packed import Offset, PackedTopic, decode_offsets, encode_offsets
+from muster_coordinator.records.offset_commit import shared_topic_id
 from muster_coordinator.records.structs import OffsetCommitValue
 
 Stored = tuple[int, OffsetCommitValue]
@@ -16,16 +22,68 @@ Stored = tuple[int, OffsetCommitValue]
 GroupOffsets = dict[str, dict[int, Stored]]
 """topic -> partition -> stored offset. Holds no empty topics."""
 
+PACKED_OFFSETS_MAX = 500
+"""A group with more offsets stays unpacked: unpacking takes less than half a millisecond."""
+_LOOKED_AT = 2
+"""Groups that a look takes from the old end of the clock: with fewer than two, more and more would stay unpacked."""
 
-def _remove(offsets: dict[str, GroupOffsets], group_id: str, topic: str, partition: int) -> bool:
-    of_group = offsets.get(group_id)
-    of_topic = of_group.get(topic) if of_group is not None else None
-    if of_group is None or of_topic is None or of_topic.pop(partition, None) is None:
+
+class Unpacked:
+    """Offsets of a group that was changed lately. `changed`: again, since `OffsetStore` last looked."""
+
+    __slots__ = ("changed", "group_id", "topics")
+
+    def __init__(self, group_id: str, topics: GroupOffsets) -> None:
+        self.group_id = group_id
+        self.topics = topics
+        self.changed = False
+
+
+def pack(topics: GroupOffsets) -> list[PackedTopic]:
+    packed: list[PackedTopic] = []
+    for topic, of_topic in topics.items():
+        by_id: dict[bytes, list[Offset]] = {}
+        for partition, (at, value) in of_topic.items():
+            offset = (
+                partition,
+                at,
+                value.offset,
+                value.leader_epoch,
+                value.metadata,
+                value.commit_timestamp_ms,
+                value.expire_timestamp_ms,
+            )
+            of_id = by_id.get(value.topic_id)
+            if of_id is None:
+                by_id[value.topic_id] = [offset]
+            else:
+                of_id.append(offset)
+        for topic_id, offsets in by_id.items():
+            packed.append((topic, topic_id, offsets))
+    return packed
+
+
+def unpack(packed: list[PackedTopic]) -> GroupOffsets:
+    topics: GroupOffsets = {}
+    for topic, topic_id, offsets in packed:
+        shared_id = shared_topic_id(topic_id)
+        of_topic = topics.get(topic)
+        if of_topic is None:
+            of_topic = topics[topic] = {}
+        for partition, at, offset, leader_epoch, metadata, commit_ms, expire_ms in offsets:
+            of_topic[partition] = (
+                at,
+                OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, shared_id),
+            )
+    return topics
+
+
+def _remove(topics: GroupOffsets, topic: str, partition: int) -> bool:
+    of_topic = topics.get(topic)
+    if of_topic is None or of_topic.pop(partition, None) is None:
         return False
     if not of_topic:
-        del of_group[topic]
-        if not of_group:
-            del offsets[group_id]
+        del topics[topic]
     return True
 
 
@@ -39,11 +97,16 @@ class OffsetStore:
         "pending",
         "producer_epochs",
         "producers_max",
+        "unpacked",
+        "unpacked_min",
     )
 
-    def __init__(self, producers_max: int) -> None:
+    def __init__(self, producers_max: int, unpacked_min: int) -> None:
+        """`unpacked_min`: groups that are unpacked before any is packed again."""
         self.producers_max = producers_max
-        self.committed: dict[str, GroupOffsets] = {}
+        self.unpacked_min = unpacked_min
+        self.committed: dict[str, Unpacked | bytes] = {}  # no group without offsets
+        self.unpacked: deque[Unpacked] = deque()  # and some whose offsets have all been removed
         self.count = 0
         self.pending: dict[int, dict[str, GroupOffsets]] = {}  # producer id -> group -> offsets
         self.open_transactions: dict[str, set[int]] = {}  # group -> producer ids with pending offsets
@@ -67,13 +130,38 @@ class OffsetStore:
         self.count += len(of_topic) - before
 
     def _of_topic(self, group_id: str, topic: str) -> dict[int, Stored]:
-        of_group = self.committed.get(group_id)
-        if of_group is None:
-            of_group = self.committed[group_id] = {}
-        of_topic = of_group.get(topic)
+        topics = self._unpacked(group_id).topics
+        of_topic = topics.get(topic)
         if of_topic is None:
-            of_topic = of_group[topic] = {}
+            of_topic = topics[topic] = {}
         return of_topic
+
+    def _unpacked(self, group_id: str) -> Unpacked:
+        """Returns the offsets of a group, to be changed; there may be none yet."""
+        of_group = self.committed.get(group_id)
+        if isinstance(of_group, Unpacked):
+            of_group.changed = True
+            return of_group
+        self._pack_others()
+        topics: GroupOffsets = {} if of_group is None else unpack(decode_offsets(of_group))
+        unpacked = self.committed[group_id] = Unpacked(group_id, topics)
+        self.unpacked.append(unpacked)
+        return unpacked
+
+    def _pack_others(self) -> None:
+        """Pack what was not changed since the last look at it: a clock that turns when a group is unpacked."""
+        unpacked = self.unpacked
+        for _ in range(_LOOKED_AT):
+            if len(unpacked) < self.unpacked_min:
+                return
+            of_group = unpacked.popleft()
+            if self.committed.get(of_group.group_id) is not of_group:
+                continue
+            if of_group.changed:
+                of_group.changed = False
+                unpacked.append(of_group)
+            elif sum([len(of_topic) for of_topic in of_group.topics.values()]) <= PACKED_OFFSETS_MAX:
+                self.committed[of_group.group_id] = encode_offsets(pack(of_group.topics))
 
     def put_pending(
         self, producer_id: int, producer_epoch: int, group_id: str, topic: str, partition: int, stored: Stored
@@ -89,10 +177,17 @@ class OffsetStore:
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """A tombstone: the committed offset goes, and so does every pending one of the partition."""
-        if _remove(self.committed, group_id, topic, partition):
-            self.count -= 1
+        if group_id in self.committed:
+            topics = self._unpacked(group_id).topics
+            if _remove(topics, topic, partition):
+                self.count -= 1
+                if not topics:
+                    del self.committed[group_id]
         for producer_id in tuple(self.open_transactions.get(group_id, ())):
-            if _remove(self.pending[producer_id], group_id, topic, partition):
+            of_producer = self.pending[producer_id]
+            if _remove(of_producer[group_id], topic, partition):
+                if not of_producer[group_id]:
+                    del of_producer[group_id]
                 self._forget_settled(producer_id, group_id)
 
     def end_transaction(
@@ -139,8 +234,20 @@ class OffsetStore:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
+    def of_group(self, group_id: str) -> GroupOffsets:
+        """The committed offsets of a group, which the caller must not change; empty if it has none."""
+        of_group = self.committed.get(group_id)
+        if of_group is None:
+            return {}
+        return of_group.topics if isinstance(of_group, Unpacked) else unpack(decode_offsets(of_group))
+
+    def packed(self, group_id: str) -> list[PackedTopic]:
+        """The committed offsets of a group, which has some."""
+        of_group = self.committed[group_id]
+        return pack(of_group.topics) if isinstance(of_group, Unpacked) else decode_offsets(of_group)
+
     def get(self, group_id: str, topic: str, partition: int) -> Stored | None:
-        return self.committed.get(group_id, {}).get(topic, {}).get(partition)
+        return self.of_group(group_id).get(topic, {}).get(partition)
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has an offset for this partition."""
@@ -149,14 +256,13 @@ class OffsetStore:
             for producer_id in self.open_transactions.get(group_id, ())
         )
 
-    def topic_ids(self, group_id: str, topic: str, partition: int) -> set[bytes]:
-        """The topic ids of the committed offset of this partition, and of those in open transactions."""
+    def pending_topic_ids(self, group_id: str, topic: str, partition: int) -> set[bytes]:
+        """The topic ids of the offsets of this partition in open transactions."""
         pending = [
             self.pending[producer_id][group_id].get(topic, {}).get(partition)
             for producer_id in self.open_transactions.get(group_id, ())
         ]
-        stored = [self.get(group_id, topic, partition), *pending]
-        return {each[1].topic_id for each in stored if each is not None}
+        return {each[1].topic_id for each in pending if each is not None}
 
     def pending_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
         """(topic, partition) with an offset in an open transaction; twice if two transactions have one."""

@@ -11,17 +11,14 @@ from itertools import chain, islice
 import msgspec
 
 from muster_coordinator.groups.consumer.tables import configs_record
+from muster_coordinator.groups.offsets import pack, unpack
+from muster_coordinator.groups.packed import Offset
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.consumer_group import decode_consumer_group_record
 from muster_coordinator.records.group_metadata import GroupMetadataValue
-from muster_coordinator.records.offset_commit import shared_topic_id
-from muster_coordinator.records.structs import OffsetCommitValue
 
 SNAPSHOT_VERSION = 5
 """Raise it whenever a part's shape or meaning changes: older checkpoints are then ignored."""
-
-Offset = tuple[int, int, int, int, str, int, int]
-"""partition, offset of the record in the log, committed offset, leader epoch, metadata, commit and expire timestamp."""
 
 
 class _StatePart(msgspec.Struct, array_like=True, gc=False):
@@ -64,25 +61,20 @@ def _parts(state: GroupTables, size: int) -> Iterator[_StatePart]:
     offsets = state.offsets
     committed: list[tuple[str, str, bytes, list[Offset]]] = []
     entries = 0
-    for group_id, of_group in offsets.committed.items():
-        for topic, of_topic in of_group.items():
-            for topic_id, packed in _pack(of_topic).items():
-                for start in range(0, len(packed), size):
-                    committed.append((group_id, topic, topic_id, packed[start : start + size]))
-                    entries += len(committed[-1][3])
-                    if entries >= size:
-                        yield _StatePart(committed=committed)
-                        committed, entries = [], 0
+    for group_id in offsets.committed:
+        for topic, topic_id, packed in offsets.packed(group_id):
+            for start in range(0, len(packed), size):
+                committed.append((group_id, topic, topic_id, packed[start : start + size]))
+                entries += len(committed[-1][3])
+                if entries >= size:
+                    yield _StatePart(committed=committed)
+                    committed, entries = [], 0
     if committed:
         yield _StatePart(committed=committed)
     for producer_id, of_producer in offsets.pending.items():
         for group_id, of_group in of_producer.items():
             yield _StatePart(
-                pending=[
-                    (producer_id, group_id, topic, topic_id, packed)
-                    for topic, of_topic in of_group.items()
-                    for topic_id, packed in _pack(of_topic).items()
-                ]
+                pending=[(producer_id, group_id, topic, topic_id, packed) for topic, topic_id, packed in pack(of_group)]
             )
     producers = iter(offsets.producer_epochs.items())
     while epochs := list(islice(producers, size)):
@@ -102,33 +94,9 @@ def restore_part(state: GroupTables, data: bytes) -> None:
         state.consumers.replay(decode_consumer_group_record(key, record_value))
     offsets = state.offsets
     for group_id, topic, topic_id, packed in part.committed:
-        for partition, stored in _unpack(shared_topic_id(topic_id), packed):
-            offsets.put(group_id, topic, partition, stored)
+        offsets.put_all(group_id, topic, unpack([(topic, topic_id, packed)])[topic].items())
     for producer_id, group_id, topic, topic_id, packed in part.pending:
-        for partition, stored in _unpack(shared_topic_id(topic_id), packed):
+        for partition, stored in unpack([(topic, topic_id, packed)])[topic].items():
             offsets.restore_pending(producer_id, group_id, topic, partition, stored)
     offsets.producer_epochs.update(part.producer_epochs)
     offsets.coordinator_epochs.update(part.coordinator_epochs)
-
-
-def _pack(of_topic: dict[int, tuple[int, OffsetCommitValue]]) -> dict[bytes, list[Offset]]:
-    """By topic id: nearly always one."""
-    packed: dict[bytes, list[Offset]] = {}
-    for partition, (at, value) in of_topic.items():
-        packed.setdefault(value.topic_id, []).append(
-            (
-                partition,
-                at,
-                value.offset,
-                value.leader_epoch,
-                value.metadata,
-                value.commit_timestamp_ms,
-                value.expire_timestamp_ms,
-            )
-        )
-    return packed
-
-
-def _unpack(topic_id: bytes, packed: list[Offset]) -> Iterator[tuple[int, tuple[int, OffsetCommitValue]]]:
-    for partition, at, offset, leader_epoch, metadata, commit_ms, expire_ms in packed:
-        yield partition, (at, OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id))

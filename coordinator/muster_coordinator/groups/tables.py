@@ -50,7 +50,7 @@ class GroupTables:
         self.new_member_suffix = new_member_suffix
         self.groups: dict[str, ClassicGroup] = {}
         self.group_counts = dict.fromkeys(GroupState, 0)
-        self.offsets = OffsetStore(config.max_producers)
+        self.offsets = OffsetStore(config.max_producers, config.unpacked_groups)
         self.counters = Counters()
 
     def group(self, group_id: str) -> ClassicGroup | None:

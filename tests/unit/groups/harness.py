@@ -92,7 +92,7 @@ class Marker:
 
 @dataclass
 class Harness:
-    config: GroupConfig = field(default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=3000))
+    config: GroupConfig = field(default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=3000, unpacked_groups=1))
     check: bool = True
 
     def __post_init__(self) -> None:

@@ -33,7 +33,11 @@ PICK = st.integers(0, 5)
 class RandomSequences(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.h = Harness(GroupConfig(max_size=4, max_pending_members=3, offsets_retention_minutes=30, expiry_slice=2))
+        self.h = Harness(
+            GroupConfig(
+                max_size=4, max_pending_members=3, offsets_retention_minutes=30, expiry_slice=2, unpacked_groups=1
+            )
+        )
         self.sent: list[Pending] = []
         self.committed: dict[str, int] = {}
 

@@ -22,7 +22,7 @@ from muster_coordinator.requests import groups as m
 
 Log = list[LogEntry | Marker]
 
-CONFIG = GroupConfig(offsets_retention_minutes=30)
+CONFIG = GroupConfig(offsets_retention_minutes=30, unpacked_groups=1)
 GROUPS = ["g", "h"]
 RUNS = settings(
     max_examples=int(os.environ.get("HYPOTHESIS_MAX_EXAMPLES", "100")),
