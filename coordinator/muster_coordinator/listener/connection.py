@@ -13,7 +13,14 @@ from typing import cast
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange, ThrottledExchange
-from muster_coordinator.listener.rotation import LIGHT_UNITS, QUANTUM, READ_UNIT_BYTES, SLICE_UNITS, UNIT_BYTES
+from muster_coordinator.listener.rotation import (
+    LIGHT_RESERVE,
+    LIGHT_UNITS,
+    QUANTUM,
+    READ_UNIT_BYTES,
+    SLICE_UNITS,
+    UNIT_BYTES,
+)
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
@@ -159,14 +166,15 @@ class KafkaConnection(asyncio.Protocol):
         and there is room."""
         state, answers, reader, rotation = self._state, self.answers, self._reader, self._rotation
         most, is_ready, units = QUANTUM, self._is_ready(), rotation.units
+        kept = LIGHT_RESERVE if self._spent_units > LIGHT_UNITS else 0
         if data:
             reader.push(data)
             if len(data) >= READ_UNIT_BYTES:
                 self._read_much(len(data))
         while is_ready:
-            if most <= 0 or rotation.units <= 0:
+            if most <= 0 or rotation.units <= kept:
                 if reader.has_frame():
-                    rotation.wait(self, most < QUANTUM or self._spent_units > LIGHT_UNITS)
+                    rotation.wait(self, most < QUANTUM or kept > 0)
                 break
             try:
                 frame = reader.take()
@@ -211,7 +219,7 @@ class KafkaConnection(asyncio.Protocol):
         again in its own turn, which has to have room for as many."""
         rotation, units = self._rotation, size // READ_UNIT_BYTES
         rotation.units -= units
-        if rotation.units <= 0:
+        if rotation.units <= LIGHT_RESERVE:
             self._read_units = units
             self._pause_reading()
             rotation.wait(self, True)

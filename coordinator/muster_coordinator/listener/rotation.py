@@ -19,6 +19,10 @@ logger = structlog.get_logger(__name__)
 TURN_UNITS = 32
 """About 1 ms of requests: who waits for a few turns does not notice. Less would cost batches of commits."""
 
+LIGHT_RESERVE = 16
+"""What a turn keeps for connections that have spent little in their last one: a heartbeat is carried out in the turn in
+which it comes, whatever many others ask for."""
+
 QUANTUM = 16
 """Kafka takes one request of a connection at a time; clients that pipeline commits have a few in flight."""
 
@@ -73,17 +77,17 @@ class Rotation:
     def _turn(self) -> None:
         self._due = False
         self.units = TURN_UNITS
-        self._serve(self._light)
-        if self._heavy and self.units <= 0:
-            self.units = 1  # each turn serves one of these, however many others there are
-        self._serve(self._heavy)
+        self._serve(self._light, 0)
+        if self._heavy and self.units <= LIGHT_RESERVE:
+            self.units = LIGHT_RESERVE + 1  # each turn serves one of these, however many others there are
+        self._serve(self._heavy, LIGHT_RESERVE)
         if (self._light or self._heavy) and not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._turn)
 
-    def _serve(self, waiting: dict[Taking, None]) -> None:
+    def _serve(self, waiting: dict[Taking, None], kept: int) -> None:
         for _ in range(len(waiting)):  # who waits again is next in the next turn
-            if self.units <= 0 or not waiting:
+            if self.units <= kept or not waiting:
                 break
             connection = next(iter(waiting))
             del waiting[connection]

@@ -11,6 +11,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.connection import LARGE_BYTES, KafkaConnection
 from muster_coordinator.listener.rotation import (
     ANSWER_UNIT_BYTES,
+    LIGHT_RESERVE,
     QUANTUM,
     READ_UNIT_BYTES,
     SLICE_UNITS,
@@ -51,16 +52,31 @@ async def test_who_waits_is_next_before_who_had_a_turn() -> None:
     clients.state.rotation.units = 0  # this turn has no more
     little.data_received(frame())
     assert clients.carried_out[little] == 0
-    await asyncio.sleep(0)
+    for _ in range(2):
+        await asyncio.sleep(0)
     assert clients.carried_out[little] == 1
-    assert clients.carried_out[much] <= 2 * QUANTUM
+    assert clients.carried_out[much] <= 3 * QUANTUM
+
+
+async def test_a_turn_keeps_room_for_who_asks_for_little() -> None:
+    clients = Clients(21)
+    light, *heavy = clients.connections
+    light.data_received(frame())
+    for each in heavy:
+        each.data_received(frame() * 200)
+    for _ in range(5):
+        await asyncio.sleep(0)  # a turn is over, and its units are spent
+        before = clients.carried_out[light]
+        light.data_received(frame())
+        assert clients.carried_out[light] == before + 1, "in the turn in which it comes"
+    assert all(each._reader.has_frame() for each in heavy)
 
 
 async def test_thousands_of_frames_that_come_at_once_are_not_all_cut() -> None:
     clients = Clients(1)
     (connection,) = clients.connections
-    connection.data_received(frame() * 2_000)
-    assert connection._reader.held == len(frame()) * (2_000 - QUANTUM)
+    connection.data_received(frame() * 600)
+    assert connection._reader.held == len(frame()) * (600 - QUANTUM)
 
 
 async def test_nothing_behind_a_large_request_is_carried_out_before_it_is_answered() -> None:
@@ -79,10 +95,10 @@ async def test_nothing_behind_a_large_request_is_carried_out_before_it_is_answer
 async def test_large_requests_cost_more_of_a_turn() -> None:
     clients = Clients(1)
     (connection,) = clients.connections
-    large = frame("c" * 30_000)
+    large = frame("c" * 3_000)
     connection.data_received(large * 10)
-    left = TURN_UNITS - 10 * len(large) // READ_UNIT_BYTES
-    assert clients.carried_out[connection] == -(-left // (1 + 30_000 // UNIT_BYTES))
+    left = TURN_UNITS - LIGHT_RESERVE - 10 * len(large) // READ_UNIT_BYTES
+    assert clients.carried_out[connection] == -(-left // (1 + 3_000 // UNIT_BYTES))
 
 
 async def test_large_request_is_read_in_turns() -> None:
