@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.browser.conftest import HOSTILE, PASSWORD, USER, Browser, Local, Recorded, start_ui
 
 PAGES = ("", "/groups", "/group?id=billing", "/explain?of=0", "/transactions", "/kafka", "/doctor")
@@ -214,7 +215,22 @@ def test_transactions_are_told_by_pod(browser: Browser, local: Local) -> None:
     page.get_by_role("link", name="Transactions", exact=True).click()
     table = page.get_by_role("table", name=re.compile("Transactions by the pod"))
     table.get_by_role("rowheader", name="muster-2").wait_for()
-    page.get_by_text("No transaction hangs for want of its markers.").wait_for()
+    page.get_by_text("None, so none hangs.").wait_for()
+
+
+def test_transaction_that_stays_open_is_named(browser: Browser, local: Local) -> None:
+    producer = Producer({"bootstrap.servers": local.bootstrap, "transactional.id": "pay-1"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    consumer = Consumer({"bootstrap.servers": local.bootstrap, "group.id": "payments"})
+    producer.send_offsets_to_transaction([TopicPartition("orders", 0, 5)], consumer.consumer_group_metadata(), 20)
+    page = browser.page()
+    page.goto(f"{local.overview}/transactions")
+    row = page.locator("#open").get_by_role("row", name=re.compile("pay-1"))
+    row.get_by_text("Ongoing").wait_for()
+    producer.abort_transaction(20)
+    consumer.close()
+    row.wait_for(state="detached")
 
 
 def test_mirror_and_gateway_say_that_there_are_none(browser: Browser, local: Local) -> None:

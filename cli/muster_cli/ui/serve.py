@@ -6,6 +6,7 @@ import asyncio
 import signal
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,9 +14,11 @@ from aiohttp import web
 
 from muster_cli.errors import CliError, CliUsageError
 from muster_cli.oncall.asking import Brokers
+from muster_cli.oncall.kafka import read_properties
 from muster_cli.ui.app import Application, is_this_machine
 from muster_cli.ui.login import Doorkeeper
 from muster_cli.ui.source import source_of
+from muster_cli.ui.transactions import KafkaLedger
 from muster_cli.ui.views import Views
 
 STOP_S = 1.0
@@ -58,9 +61,10 @@ async def run_ui(brokers: Brokers, lag_from: str, door: Door, interval_s: float)
     """Say the address, and serve until SIGINT or SIGTERM. Raises CliError, CliUsageError, Unreachable."""
     door.check()
     doorkeeper = Doorkeeper(door.login_file) if door.login_file is not None else None
-    tls = door.tls()
+    tls, properties = door.tls(), read_properties(brokers.client_config)
     async with source_of(brokers.where, brokers.cluster) as source:
-        app = Application(Views(source, brokers, lag_from, interval_s), doorkeeper, interval_s).made()
+        views = Views(source, brokers, lag_from, interval_s, partial(KafkaLedger, properties=properties))
+        app = Application(views, doorkeeper, interval_s).made()
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from typing import Any
 
@@ -19,6 +20,7 @@ from muster_cli.ui.looks import Kept, Told
 from muster_cli.ui.measures import gateways_of, mirrors_of, transactions_of
 from muster_cli.ui.picture import time_line, zones_of
 from muster_cli.ui.source import Source
+from muster_cli.ui.transactions import Ledger, OpenTransactions
 from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_operator.api.conditions import ConditionType, find_condition
 
@@ -45,14 +47,23 @@ class Page:
 class Views:
     """All pages. Methods raise NotThereError, and Unreachable as long as nothing was ever seen."""
 
-    def __init__(self, source: Source, brokers: Brokers, lag_from: str, interval_s: float) -> None:
-        """`lag_from`: bootstrap servers of the cluster that has the data, "" if there is none."""
+    def __init__(
+        self,
+        source: Source,
+        brokers: Brokers,
+        lag_from: str,
+        interval_s: float,
+        ledger_of: Callable[[str], Ledger],
+    ) -> None:
+        """`lag_from`: bootstrap servers of the cluster that has the data, "" if there is none. `ledger_of`: by
+        bootstrap servers."""
         self._source = source
         self._brokers = brokers
         self._lag_from = lag_from
         self._often = Kept(interval_s)
         self._seldom = Kept(interval_s * SLOWER)
         self._clients: dict[str, KafkaGroups] = {}
+        self._ledger_of = cache(ledger_of)
 
     async def clusters(self) -> Page:
         """All of them, with their verdicts."""
@@ -131,15 +142,20 @@ class Views:
         return Page("explain", f"Explain {asked}" if asked else "Explain", values)
 
     async def transactions(self, namespace: str, name: str) -> Page:
-        """By pod, transactions and the markers that are missing."""
+        """Open ones by name; by pod, how many there are, and the markers that are missing."""
         seen, report, trouble = await self._cluster(namespace, name)
         told = await self._seldom.get(f"metrics {namespace}/{name}", lambda: self._source.metrics(seen))
+        coordinates = any(each.spec.topic == TRANSACTIONS.name for each in seen.topics)
+        ledger: Told[OpenTransactions] = Told(None)
+        if coordinates:
+            ledger = await self._seldom.get(f"transactions {namespace}/{name}", lambda: self._open(seen))
         values = {
             "report": report,
-            "coordinates": any(each.spec.topic == TRANSACTIONS.name for each in seen.topics),
+            "coordinates": coordinates,
+            "open": ledger.value,
             "pods": transactions_of(told.value or ()),
             "silent": [each for each in told.value or () if each.problem],
-            "trouble": told.trouble or trouble,
+            "trouble": told.trouble or ledger.trouble or trouble,
         }
         return Page("transactions", f"Transactions of {name}", values)
 
@@ -190,6 +206,9 @@ class Views:
 
     async def _listed(self, seen: Seen) -> list[GroupLine]:
         return await asyncio.to_thread(self._client(self._bootstrap(seen)).listed)
+
+    async def _open(self, seen: Seen) -> OpenTransactions:
+        return await asyncio.to_thread(self._ledger_of(self._bootstrap(seen)).open, time.time())
 
     async def _group(self, seen: Seen, group: str) -> Told[GroupReport]:
         meta = seen.cluster.metadata

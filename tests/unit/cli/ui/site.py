@@ -23,6 +23,7 @@ from muster_cli.oncall.options import Where
 from muster_cli.ui.app import Application
 from muster_cli.ui.login import Doorkeeper
 from muster_cli.ui.source import KubernetesSource
+from muster_cli.ui.transactions import Described, OpenTransactions, judged
 from muster_cli.ui.views import Views
 from muster_operator.api.durations import format_time
 from muster_operator.kube.client import Json
@@ -64,6 +65,19 @@ class RecordedBrokers(Brokers):
 
 
 @dataclass
+class RecordedLedger:
+    """Coordinators that have told of transactions."""
+
+    described: list[Described] = field(default_factory=list)
+    problem: str = ""
+
+    def open(self, now: float) -> OpenTransactions:
+        if self.problem:
+            raise CliError(self.problem)
+        return judged(self.described, 0, now)
+
+
+@dataclass
 class Site:
     """A server of pages. `objects` may be changed between two looks."""
 
@@ -71,6 +85,7 @@ class Site:
     objects: Json
     server: RecordedServer
     groups: RecordedGroups
+    ledger: RecordedLedger
 
     async def get(self, path: str, **headers: str) -> ClientResponse:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -99,10 +114,12 @@ async def site(
     server, groups = RecordedServer(objects, refused), RecordedGroups()
     where = Where(NAMESPACE, False, "", "", None)
     brokers = RecordedBrokers(where, "", "", "", None, groups)
-    views = Views(KubernetesSource(KubernetesReader(server.client, NAMESPACE)), brokers, lag_from, 0.0)
+    ledger = RecordedLedger()
+    source = KubernetesSource(KubernetesReader(server.client, NAMESPACE))
+    views = Views(source, brokers, lag_from, 0.0, lambda _: ledger)
     app = Application(views, Doorkeeper(login_file) if login_file else None, 2.0).made()
     async with TestClient(TestServer(app)) as client:
-        yield Site(client, objects, server, groups)
+        yield Site(client, objects, server, groups, ledger)
 
 
 class _Words(HTMLParser):

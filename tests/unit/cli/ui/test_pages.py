@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from html.parser import HTMLParser
 from urllib.parse import quote
 
 from tests.support.recorded_clusters import recorded
 from tests.unit.cli.ui.site import HOSTILE, site, words
 
+from muster_cli.ui.transactions import Described, judged
 from muster_operator.kube.client import Json
 from muster_operator.kube.manifests import METRICS_PORT
 
@@ -156,7 +158,7 @@ def coordinate_transactions(objects: Json) -> None:
     )
 
 
-async def test_transactions_hang_where_markers_are_missing_and_refused() -> None:
+async def test_markers_that_are_missing_and_refused_are_told_by_pod() -> None:
     objects = recorded("healthy")
     async with site(objects) as pages:
         assert "This cluster coordinates no transactions" in await pages.words(f"{AT}/transactions")
@@ -165,15 +167,57 @@ async def test_transactions_hang_where_markers_are_missing_and_refused() -> None
         pages.server.texts = {scraped(pod): METRICS % (0, 5) for pod in ("orders-0", "orders-1")}
         told = await pages.words(f"{AT}/transactions")
         assert "orders-0 nothing waits 3 2 0 5 1" in told
-        assert "No transaction hangs" in told
+        assert "Markers are refused" not in told
         assert "Pods without metrics" in told
         assert "orders-2 :" in told
         pages.server.texts[scraped("orders-1")] = METRICS % (4, 5)
         told = await pages.words(f"{AT}/transactions")
-        assert "Transactions hang: markers are missing at orders-1" in told
-        assert "orders-1 hangs 3 2 4 5 1" in told
+        assert "Markers are refused: they are missing at orders-1" in told
+        assert "orders-1 markers are refused 3 2 4 5 1" in told
         pages.server.texts[scraped("orders-1")] = METRICS % (4, 0)
         assert "orders-1 markers on their way" in await pages.words(f"{AT}/transactions")
+
+
+def transaction(name: str, state: str, open_s: float, now: float) -> Described:
+    """With a time-out of a minute."""
+    return Described(name, state, 7, 1, 60_000, int((now - open_s) * 1000), ("orders-0",))
+
+
+def test_transaction_hangs_when_its_time_is_over_and_nobody_ends_it() -> None:
+    now = 1_800_000_000.0
+    told = judged(
+        [
+            transaction("young", "Ongoing", 20, now),
+            transaction("ended", "CompleteCommit", 900, now),
+            transaction("being-ended", "Ongoing", 70, now),
+            transaction("late", "Ongoing", 80, now),
+            transaction("decided", "PrepareCommit", 900, now),
+        ],
+        3,
+        now,
+    )
+    assert [(each.transactional_id, each.hangs) for each in told.shown] == [
+        ("decided", "its end is decided, and markers are missing"),
+        ("late", "its time is over"),
+        ("being-ended", ""),
+        ("young", ""),
+    ]
+    assert told.more == 3
+
+
+async def test_open_transactions_are_named_and_those_that_hang_come_first() -> None:
+    objects = recorded("healthy")
+    coordinate_transactions(objects)
+    async with site(objects) as pages:
+        assert "None, so none hangs." in await pages.words(f"{AT}/transactions")
+        pages.ledger.described = [transaction(HOSTILE, "Ongoing", 900, time.time())]
+        told = await pages.words(f"{AT}/transactions")
+        assert "1 of them hang." in told
+        assert "alert(1)" in told
+        assert "<script>" not in await pages.text(f"{AT}/transactions")
+        pages.ledger.problem = "pods do not tell"
+        told = await pages.words(f"{AT}/transactions")
+        assert ("No answer now: pods do not tell" in told, "1 of them hang." in told) == (True, True)
 
 
 def stand_in_front(objects: Json) -> None:
