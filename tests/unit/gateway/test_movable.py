@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from aiohttp import web
 from tests.support.certificates import CLUSTER, Authority, operator, pod, reader
+from tests.support.lease_api import PARTITIONS, PodApi
 from tests.unit.gateway import frames
 from tests.unit.gateway.servers import Client, Server, gateway, plain
 from tests.unit.gateway.test_client import describe, ended, wait_for
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.podapi.leases import (
-    FenceEntry,
-    LeasesAnswer,
-    LeasesRequest,
-    PartitionLease,
-    RouteEntry,
-)
-from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.security.roles import Member, Role, only
 from muster_coordinator.security.tls import server_context
 from muster_gateway import apis
@@ -36,7 +26,6 @@ from muster_gateway.rewriting import read_coordinators
 from muster_gateway.slots import framed
 
 LIST_OFFSETS = 2  # passes
-PARTITIONS = 3
 
 
 async def from_kafka(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
@@ -45,64 +34,6 @@ async def from_kafka(key: int, version: int, correlation_id: int, frame: bytes) 
 
 async def from_muster(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
     return plain(correlation_id, struct.pack(">i", 0) + b"muster")
-
-
-class PodApi:
-    """POST /v1/leases of a pod that leads `leads`."""
-
-    def __init__(self, leads: range = range(PARTITIONS)) -> None:
-        self.leads: Any = leads
-        self.lease_ms = 400
-        self.epoch = 1
-        self.status = 200
-        self.routes: dict[str, RouteEntry] = {}
-        self.fences: dict[str, int] = {}
-        self.asked: list[LeasesRequest] = []
-        self.drained: set[int] = set()
-        self.port = 0
-        self.tls: ssl.SSLContext | None = None
-
-    async def leases(self, request: web.Request) -> web.Response:
-        asked = msgspec.json.decode(await request.read(), type=LeasesRequest)
-        self.asked.append(asked)
-        if self.status != 200:
-            return web.Response(body=b'{"reason":"NothingMovable","message":"m"}', status=self.status)
-        answers = []
-        for each in asked.asks:
-            if each.partition in self.leads:
-                if each.leader_epoch == self.epoch:
-                    self.drained |= each.drained
-                here = [group for group in self.routes if partition_for(group, PARTITIONS) == each.partition]
-                fences = [group for group in self.fences if partition_for(group, PARTITIONS) == each.partition]
-                answers.append(
-                    PartitionLease(
-                        each.partition,
-                        each.number,
-                        self.epoch,
-                        self.lease_ms,
-                        tuple([self.routes[group] for group in here]),
-                        tuple([FenceEntry(group, self.fences[group]) for group in fences]),
-                    )
-                )
-        return web.Response(body=msgspec.json.encode(LeasesAnswer(PARTITIONS, self.lease_ms, tuple(answers))))
-
-    def move(self, group: str, epoch: int, *, at_muster: bool) -> None:
-        self.fences.pop(group, None)
-        self.routes[group] = RouteEntry(group, epoch, at_muster)
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[PodApi]:
-        app = web.Application()
-        app.router.add_post("/v1/leases", self.leases)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self.tls)
-        await site.start()
-        self.port = runner.addresses[0][1]
-        try:
-            yield self
-        finally:
-            await runner.cleanup()
 
 
 class Site:
