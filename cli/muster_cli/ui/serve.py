@@ -62,6 +62,7 @@ async def run_ui(brokers: Brokers, lag_from: str, door: Door, interval_s: float)
     door.check()
     doorkeeper = Doorkeeper(door.login_file) if door.login_file is not None else None
     tls, properties = door.tls(), read_properties(brokers.client_config)
+    interrupted = _interruption()
     async with source_of(brokers.where, brokers.cluster) as source:
         views = Views(source, brokers, lag_from, interval_s, partial(KafkaLedger, properties=properties))
         app = Application(views, doorkeeper, interval_s).made()
@@ -76,7 +77,7 @@ async def run_ui(brokers: Brokers, lag_from: str, door: Door, interval_s: float)
             click.echo(f"{_address(runner, door)}   {source.name}, Ctrl-C ends it")
             if doorkeeper is not None and tls is None and not is_this_machine(door.host):
                 click.echo("warning: logins pass in the clear without --tls-cert, unless a proxy adds TLS", err=True)
-            await _interrupted()
+            await interrupted.wait()
         finally:
             await runner.cleanup()
 
@@ -87,8 +88,9 @@ def _address(runner: web.AppRunner, door: Door) -> str:
     return f"{'https' if door.certificate is not None else 'http'}://{host}:{port}/"
 
 
-async def _interrupted() -> None:
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+def _interruption() -> asyncio.Event:
+    """Set at SIGINT or SIGTERM, from now on."""
+    loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
-    await ended.wait()
+        loop.add_signal_handler(number, interrupted.set)
+    return interrupted
