@@ -158,7 +158,8 @@ def front_of(upstream: str | None, groups: str | None, pods: Mapping[str, str], 
     outgoing = {
         name.removeprefix("muster."): value for name, value in pods.items() if name.startswith(OUTGOING_SETTINGS)
     }
-    return FrontOptions(upstream, pods["muster.upstream.served.groups"], port, mirrored, outgoing)
+    movable = pods.get("muster.upstream.movable.groups", "")
+    return FrontOptions(upstream, pods["muster.upstream.served.groups"], port, mirrored, movable, outgoing)
 
 
 @local.command()

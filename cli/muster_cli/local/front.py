@@ -6,11 +6,13 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from muster_cli.errors import CliError, CliUsageError
 from muster_cli.local.data_dir import DataDir, RunningPod
 from muster_cli.local.ports import LOOPBACK, free_ports, is_free
 from muster_cli.local.supervisor import PodSupervisor
+from muster_cli.local.tls import CLUSTER_NAME
 from muster_gateway.settings import SettingsError, parse_settings
 
 NAME = "gateway"
@@ -24,22 +26,36 @@ _ATTEMPTS = 50
 
 
 @dataclass(frozen=True)
+class Pods:
+    """Where pods listen, HOST:PORT between commas. `reader`: the directory with the certificate for `apis`; None: they
+    are plain."""
+
+    kafka: str
+    apis: str
+    reader: Path | None = None
+
+
+@dataclass(frozen=True)
 class FrontOptions:
-    """`upstream`: HOST:PORT of brokers, separated by commas. `groups`: prefixes of the groups that Muster serves.
-    `mirrored`: the pods mirror the cluster."""
+    """`upstream`: HOST:PORT of brokers, separated by commas. `groups`: prefixes of the groups that Muster serves,
+    `movable`: of those that may move to it. `mirrored`: the pods mirror the cluster."""
 
     upstream: str
     groups: str
     port: int
     mirrored: bool
+    movable: str = ""
     outgoing: Mapping[str, str] = field(default_factory=dict)
     """What brokers ask of who connects to them: settings of the gateway."""
 
-    def settings(self, muster: str, port: int) -> dict[str, str]:
-        """The settings of the gateway's process. `muster`: bootstrap of the pods."""
+    def settings(self, pods: Pods, port: int) -> dict[str, str]:
+        """The settings of the gateway's process."""
+        movable = {"muster.movable.groups": self.movable, "muster.api.servers": pods.apis} if self.movable else {}
+        if movable and pods.reader is not None:
+            movable |= {"muster.api.tls.dir": str(pods.reader.absolute()), "muster.api.cluster": CLUSTER_NAME}
         return {
             "upstream.bootstrap.servers": self.upstream,
-            "muster.bootstrap.servers": muster,
+            "muster.bootstrap.servers": pods.kafka,
             "muster.groups": self.groups,
             # Without a mirror nothing would ever end the offsets of a transaction.
             "muster.transactions": str(int(self.mirrored)),
@@ -49,19 +65,20 @@ class FrontOptions:
             "broker.port.base": str(port + BROKER_PORTS),
             "pod.port.base": str(port + POD_PORTS),
             "ready.port": str(port + READY_PORT),
+            **movable,
             **self.outgoing,
         }
 
 
 class LocalGateway:
-    """`bootstrap`: of Muster's pods. `taken`: ports that are the pods', though nobody may listen at them yet. Raises
+    """`taken`: ports that are the pods', though nobody may listen at them yet. Raises
     CliError, CliUsageError."""
 
     def __init__(
         self,
         data: DataDir,
         options: FrontOptions,
-        bootstrap: str,
+        pods: Pods,
         taken: frozenset[int],
         *,
         changed: Callable[[], None],
@@ -73,7 +90,7 @@ class LocalGateway:
         port = options.port or _free_block(taken)
         if port in taken or not is_free(port):
             raise CliError(f"port {port} is already in use on {LOOPBACK}. Choose another with --gateway-port, or 0")
-        settings = options.settings(bootstrap, port)
+        settings = options.settings(pods, port)
         try:
             parse_settings(settings)
         except SettingsError as error:

@@ -19,6 +19,7 @@ from muster_cli.local.procfs import own_process, stop_processes
 from muster_cli.local.readiness import Readiness
 from muster_cli.local.supervisor import stop_all
 from muster_cli.local.workload import STOP_DEADLINE_S, LocalWorkload, PodNetwork, PodPorts
+from muster_coordinator.security.roles import Role
 from muster_coordinator.security.tls import TlsError
 from muster_operator.api.models import OffsetsTopicSpec
 from muster_operator.store.port import ClusterRecords
@@ -123,12 +124,16 @@ class _Instance:
         self._gateway = self._front(front, ports, networks) if front is not None else None
 
     def _front(self, options: FrontOptions, ports: list[PodPorts], networks: Sequence[PodNetwork]) -> LocalGateway:
-        from muster_cli.local.front import LocalGateway
+        from muster_cli.local.front import LocalGateway, Pods
 
         hosts = [network.host for network in networks] or [LOOPBACK] * len(ports)
-        bootstrap = ",".join(f"{host}:{each.kafka}" for host, each in zip(hosts, ports, strict=True))
+        kafka = ",".join(f"{host}:{each.kafka}" for host, each in zip(hosts, ports, strict=True))
+        apis = ",".join(f"{host}:{each.api}" for host, each in zip(hosts, ports, strict=True))
+        reader = self._data.certificates / Role.READER if self._tls is not None else None
         taken = frozenset(port for each in ports for port in (each.kafka, each.api, each.peer))
-        return LocalGateway(self._data, options, bootstrap, taken, changed=self._pods_changed, report=_report)
+        return LocalGateway(
+            self._data, options, Pods(kafka, apis, reader), taken, changed=self._pods_changed, report=_report
+        )
 
     async def run(self) -> None:
         self._on_signals(self._asked_to_stop)

@@ -4,6 +4,7 @@ import pytest
 
 from muster_cli.errors import CliUsageError
 from muster_cli.local.command import front_of
+from muster_cli.local.front import Pods
 from muster_cli.local.options import mirror_settings, parse_settings, parse_topics
 from muster_coordinator.outgoing.settings import OutgoingSettings
 from muster_gateway.settings import parse_settings as parse_gateway_settings
@@ -70,7 +71,7 @@ def test_gateway_agrees_with_the_pods_on_groups_and_markers(
     pods = parse_settings([*mirror_settings("kafka-0:9092", groups), *more])
     front = front_of("kafka-0:9092", groups, pods, 0)
     assert front is not None
-    settings = front.settings("127.0.0.1:9093", 29092)
+    settings = front.settings(Pods("127.0.0.1:9093", ""), 29092)
     assert parse_gateway_settings(settings).upstream == "kafka-0:9092"
     assert (settings["muster.groups"], settings["muster.transactions"]) == expected
 
@@ -86,7 +87,7 @@ def test_gateway_logs_in_as_the_pods_that_mirror_the_cluster_do() -> None:
     pods = parse_settings([*mirror_settings("kafka-0:9092", "a-"), *more])
     front = front_of("kafka-0:9092", "a-", pods, 0)
     assert front is not None
-    to_brokers = parse_gateway_settings(front.settings("127.0.0.1:9093", 29092)).to_brokers
+    to_brokers = parse_gateway_settings(front.settings(Pods("127.0.0.1:9093", ""), 29092)).to_brokers
     assert to_brokers == OutgoingSettings("SASL_SSL", "PLAIN", "/account", "/ca.crt")
 
 
