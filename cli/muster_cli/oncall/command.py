@@ -166,3 +166,77 @@ def describe(
 
     brokers = Brokers(Where.of(options), cluster, bootstrap_server, listener, client_config)
     run_describe(brokers, group, lag_from, as_json=as_json)
+
+
+def _moment_options(command: _F) -> _F:
+    """Adds what says of which moment, and in which store of backups."""
+    for option in (
+        click.option("--at", metavar="TIME", default="", help="At that time, in UTC or with an offset (ISO 8601)."),
+        click.option("--backup", metavar="ID", default="", help="At the cut of that backup; 'latest': the newest."),
+        click.option(
+            "--store",
+            metavar="STORE",
+            required=True,
+            envvar="MUSTER_BACKUP_STORE",
+            show_envvar=True,
+            help="Where backups are kept, as for `muster backup`.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@groups.command()
+@click.argument("groups", metavar="[GROUP]...", nargs=-1)
+@_moment_options
+@click.option("--csv", "as_csv", is_flag=True, help="Lines for `kafka-consumer-groups --reset-offsets --from-file`.")
+@JSON
+def offsets(groups: tuple[str, ...], store: str, backup: str, at: str, as_csv: bool, as_json: bool) -> None:
+    """Show what groups had committed at a moment, from backups. No cluster is asked.
+
+    Without --backup and --at: at the newest backup. A time needs a backup that was made after it.
+    """
+    from muster_cli.oncall.undoing import Asked, run_offsets
+
+    run_offsets(Asked(store, backup, at, groups), as_csv=as_csv, as_json=as_json)
+
+
+@groups.command()
+@click.argument("groups", metavar="[GROUP]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All groups that had offsets at that moment.")
+@_moment_options
+@click.option("--cluster", metavar="NAME", default="", help="The CoordinatorCluster, if there are several.")
+@where_options
+@kafka_options
+@click.option("--dry-run", is_flag=True, help="Show then beside now, and write nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@JSON
+def undo(
+    groups: tuple[str, ...],
+    every: bool,
+    store: str,
+    backup: str,
+    at: str,
+    cluster: str,
+    bootstrap_server: str,
+    listener: str,
+    client_config: Path | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Give groups of a running cluster the offsets that they had at a moment: the way back from a wrong reset.
+
+    Shows what was committed then beside what is now, and asks. A group with members is left as it is: stop them first.
+    Partitions that had no offset then keep theirs. Exit code 1 if a group was left or refused.
+    """
+    from muster_cli.errors import CliUsageError
+    from muster_cli.oncall.asking import Brokers
+    from muster_cli.oncall.undoing import Asked, run_undo
+
+    if bool(groups) == every:
+        raise CliUsageError("name groups, or give --all")
+    brokers = Brokers(Where.of(options), cluster, bootstrap_server, listener, client_config)
+    asked = Asked(store, backup, at, groups)
+    raise SystemExit(run_undo(brokers, asked, yes=yes, dry_run=dry_run, as_json=as_json))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from muster_cli.errors import CliError
 from muster_cli.oncall.groups import GroupLine, GroupReport, Member, Place, build_group
 from muster_cli.oncall.seen import Unreachable
+from muster_cli.oncall.undo import Committed
 
 ANSWER_S = 10.0
 """Seconds that a broker has for an answer."""
@@ -61,7 +62,7 @@ class KafkaGroups:
         CliError for a group that does not exist."""
         asked = self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)
         found = self._result(asked[group], f"group {group}")
-        committed = self._committed(group)
+        committed = self.committed(group)
         line = _line(group, found)
         if line.state == "DEAD" and not committed:
             raise CliError(f"{self._bootstrap} has no group {group}")
@@ -89,7 +90,27 @@ class KafkaGroups:
                     raise self._failure(error, f"the end of {place.topic}-{place.partition}") from error
         return found
 
-    def _committed(self, group: str) -> dict[Place, int]:
+    def states(self, groups: Sequence[str]) -> dict[str, str]:
+        """Kafka's word for the state of each group; DEAD for one that does not exist."""
+        asked = self._admin.describe_consumer_groups(list(groups), request_timeout=ANSWER_S) if groups else {}
+        return {name: self._result(found, f"group {name}").state.name for name, found in asked.items()}
+
+    def commit(self, group: str, offsets: Mapping[Place, Committed]) -> None:
+        """Commit for a group without members. Raises CliError if one offset is refused."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        places = [
+            TopicPartition(topic, partition, each.offset, **_beside(each))
+            for (topic, partition), each in offsets.items()
+        ]
+        asked = [ConsumerGroupTopicPartitions(group, places)]
+        answer = self._admin.alter_consumer_group_offsets(asked, request_timeout=ANSWER_S)[group]
+        for each in self._result(answer, f"offsets of group {group}").topic_partitions:
+            if each.error is not None:
+                raise self._failure(each.error, f"the offset of {each.topic}-{each.partition} of group {group}")
+
+    def committed(self, group: str) -> dict[Place, int]:
+        """All offsets of a group."""
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         asked = [ConsumerGroupTopicPartitions(group)]
@@ -109,6 +130,14 @@ class KafkaGroups:
             hint = "run this where the pods are reached, or name a listener for clients outside (--listener)"
             return Unreachable(f"{self._bootstrap} does not answer ({what}): {problem.str()}; {hint}")
         return CliError(f"{self._bootstrap} refuses ({what}): {problem.str()}")
+
+
+def _beside(committed: Committed) -> dict[str, Any]:
+    """What is committed beside an offset. librdkafka takes a text up to a NUL, and has written an empty one as a single
+    NUL: that is left out."""
+    text = committed.metadata.partition("\0")[0]
+    found: dict[str, Any] = {"metadata": text} if text else {}
+    return found | ({"leader_epoch": committed.leader_epoch} if committed.leader_epoch >= 0 else {})
 
 
 def _line(group: str, raw: Any) -> GroupLine:

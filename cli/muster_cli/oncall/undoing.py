@@ -1,0 +1,153 @@
+"""`muster groups undo`: gives groups of a running cluster the offsets that they had at a moment, as backups have it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from muster_cli.backup.addresses import open_store
+from muster_cli.backup.catalog import read_catalog
+from muster_cli.backup.then import Moment, Then, moment_of, offsets_then
+from muster_cli.errors import CliError, CliUsageError
+from muster_cli.oncall.asking import Brokers
+from muster_cli.oncall.kafka import KafkaGroups
+from muster_cli.oncall.looking import console
+from muster_cli.oncall.undo import Committed, GroupUndo, Place, Undo, compared, csv_lines, to_write, undo_screen
+from muster_cli.progress import amounts
+
+DONE, LEFT = 0, 1
+"""Exit codes: `LEFT` if a group was left as it is that should have been another one."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`groups`: names; none: all that had offsets at the moment. `backup`, `at`: the id of a backup, and a time in ISO
+    8601; "" for what is not given."""
+
+    store: str
+    backup: str
+    at: str
+    groups: Sequence[str]
+
+
+Offsets = dict[str, dict[Place, Committed]]
+"""By group."""
+
+
+def look_back(asked: Asked) -> tuple[str, Offsets, int]:
+    """Returns the moment in words, what was committed then, and how many records of that time are gone. Raises
+    CliError, CliUsageError."""
+    if asked.backup and asked.at:
+        raise CliUsageError("give one of --backup and --at")
+    store = open_store(asked.store)
+    moment = moment_of(read_catalog(store), asked.backup or None, _at_ms(asked.at) if asked.at else None)
+    named = frozenset(asked.groups)
+    with amounts() as progress:
+        then = offsets_then(store, moment, (lambda group: group in named) if named else (lambda _: True), progress)
+    missing = sorted(named - then.offsets.keys())
+    if missing:
+        raise CliError(f"at {_words(moment)} nothing was committed for {', '.join(missing)}")
+    return _words(moment), _committed(then), then.removed
+
+
+def run_offsets(asked: Asked, *, as_csv: bool, as_json: bool) -> None:
+    """Print what was committed. Raises CliError, CliUsageError."""
+    moment, offsets, removed = look_back(asked)
+    if as_csv:
+        for line in csv_lines(offsets):
+            click.echo(line)
+        if removed:
+            click.echo(_removed(removed), err=True)
+        return
+    if as_json:
+        rows = {
+            group: [
+                {"topic": place[0], "partition": place[1], **msgspec.to_builtins(each)} for place, each in of.items()
+            ]
+            for group, of in sorted(offsets.items())
+        }
+        click.echo(msgspec.json.encode({"moment": moment, "removedRecords": removed, "groups": rows}))
+        return
+    shown = [compared(group, "", then, {}) for group, then in sorted(offsets.items())]
+    click.echo(f"committed at {moment}:")
+    for group in shown:
+        for each in group.changes:
+            click.echo(f"{group.group}  {each.topic}-{each.partition}  {each.then}")
+    if removed:
+        click.echo(_removed(removed), err=True)
+
+
+def run_undo(brokers: Brokers, asked: Asked, *, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Show then beside now, ask, and write. Returns the exit code. Raises Unreachable, CliError, CliUsageError."""
+    if not yes and not dry_run and (as_json or not sys.stdin.isatty()):
+        raise CliUsageError("nobody can be asked here: give --yes or --dry-run")
+    moment, then, removed = look_back(asked)
+    client = brokers.client()
+    states = client.states(sorted(then))
+    groups = [compared(name, states[name], then[name], client.committed(name)) for name in sorted(then)]
+    undo = Undo(moment, removed, tuple(groups))
+    waiting = [each for each in groups if each.outcome == "to write"]
+    if not as_json:
+        click.echo(f"committed at {moment}, and now:")
+        console().print(undo_screen(undo))
+    if waiting and not dry_run:
+        if not yes:
+            click.confirm(f"write the offsets of {len(waiting)} groups?", abort=True)
+        done = {each.group: _write(client, each, then[each.group]) for each in waiting}
+        undo = replace(undo, groups=tuple(done.get(each.group, each) for each in groups))
+        if not as_json:
+            console().print(undo_screen(replace(undo, removed_records=0, groups=_without_changes(done))))
+    if as_json:
+        click.echo(msgspec.json.encode(undo))
+    return LEFT if any(each.outcome in ("members", "refused") for each in undo.groups) else DONE
+
+
+def _write(client: KafkaGroups, group: GroupUndo, then: Mapping[Place, Committed]) -> GroupUndo:
+    """What was written is read again: the answer is not believed alone."""
+    wanted = to_write(group, then)
+    try:
+        client.commit(group.group, wanted)
+        now = client.committed(group.group)
+    except CliError as error:
+        return replace(group, outcome="refused", why=str(error))
+    wrong = [f"{topic}-{number}" for (topic, number), each in wanted.items() if now.get((topic, number)) != each.offset]
+    if wrong:
+        return replace(group, outcome="refused", why=f"somebody else has committed since: {', '.join(wrong)}")
+    return replace(group, outcome="written")
+
+
+def _without_changes(done: Mapping[str, GroupUndo]) -> tuple[GroupUndo, ...]:
+    """The lines that say what became of the groups, without the table."""
+    return tuple(done.values())
+
+
+def _committed(then: Then) -> Offsets:
+    return {
+        group: {place: Committed(value.offset, value.metadata, value.leader_epoch) for place, value in of_group.items()}
+        for group, of_group in then.offsets.items()
+    }
+
+
+def _words(moment: Moment) -> str:
+    if moment.at_ms is None:
+        assert moment.base is not None
+        return f"{moment.base.id}"
+    return datetime.fromtimestamp(moment.at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _at_ms(text: str) -> int:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CliUsageError(f"--at {text}: no time as 2026-11-28T09:30:00Z") from error
+    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _removed(count: int) -> str:
+    return f"{count} records of that time are gone (compaction): some offsets may be older than they were then"
