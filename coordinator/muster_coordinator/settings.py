@@ -340,6 +340,15 @@ class UpstreamSettings:
     all. All others are Kafka's, and are only shown. A group that Kafka has already must not be among them. Give a
     gateway's `muster.groups` the same."""
 
+    upstream_movable_groups: str = _text(None, parse_prefixes)
+    """Which of Kafka's groups may move to Muster while they run: the beginnings of their ids, between commas; `*`: all;
+    empty: none. Their clients come by gateways, and every gateway has the same in `muster.movable.groups`: from then
+    on it sends requests of these groups to Kafka only while Muster tells it to."""
+
+    upstream_lease_ms: int = _setting(3_000, None, 500, 60_000)
+    """For how long (ms) a gateway may send requests of movable groups to Kafka after a pod has told it to. Without a
+    leader of their partition for longer they wait; a gateway that is cut off makes a move wait for as long."""
+
     upstream_fetch_wait_ms: int = _setting(250, None, 10, 10_000)
     """How long (ms) a broker holds back an answer for lack of news (Kafka's consumers: fetch.max.wait.ms). The mirror
     rests as long after a failure, and finds a partition that its pod begins to lead within that time."""

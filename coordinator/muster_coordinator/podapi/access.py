@@ -1,8 +1,9 @@
 """The rights of callers that a pod knows by their certificates (ADR 30).
 
-A reader may read, and hold markers back for the moment of a backup (`podapi.cuts`), which bounds itself; everything
-else, and to watch as the operator, needs the operator. Plain connections, which have no
-certificate, may call everything: whoever turns TLS off keeps the port closed by other means.
+A reader may read, hold markers back for the moment of a backup (`podapi.cuts`), which bounds itself, and have leases
+(`podapi.leases`), as gateways do, which end by themselves. Everything else, and to watch as the operator, needs the
+operator. Plain connections, which have no certificate, may call everything: whoever turns TLS off keeps the port closed
+by other means.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.security.roles import Member, Role, member_of
 
 HOLDS = "/v1/marker-holds/"
+LEASES = "/v1/leases"
 CALLERS = (Role.OPERATOR, Role.READER)
 """Roles that the port lets in at all; pods have no business with each other's API."""
 
@@ -32,5 +34,6 @@ def require_role(caller: Member | None, method: str, path: str, query: Mapping[s
         return
     reads = method in ("GET", "HEAD") and not (path == "/v1/watch" and "operator" in query)
     cuts = method in ("POST", "DELETE") and path.startswith(HOLDS)
-    if caller.role is not Role.READER or not (reads or cuts):
+    leases = method == "POST" and path == LEASES
+    if caller.role is not Role.READER or not (reads or cuts or leases):
         raise RefusedCallError(403, "NotAllowed", f"{caller.uri} may not call {method} {path}: the operator may")

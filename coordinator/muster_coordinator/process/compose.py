@@ -58,6 +58,7 @@ from muster_coordinator.pod.routes.access import access_routes
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.pod.routes.marker_holds import marker_hold_routes
 from muster_coordinator.pod.routes.mirror import mirror_routes
+from muster_coordinator.pod.routes.moves import move_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.process.access import ClientAccess, WatchedFiles, given_access
@@ -183,6 +184,7 @@ async def _start(
     api.router.add_routes(marker_hold_routes(markers.hold))
     if mirror is not None:
         api.router.add_routes(mirror_routes(mirror.status))
+    api.router.add_routes(move_routes(mirror.moves if mirror is not None else None))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
     if given is not None:

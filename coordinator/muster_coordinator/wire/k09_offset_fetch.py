@@ -38,6 +38,8 @@ from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
 
 _FLEXIBLE_SINCE = 6
+MIRROR_VERSION = 7
+"""The one in which brokers are asked for a group that moves: Kafka 2.5 and later."""
 
 
 @guarded
@@ -204,6 +206,35 @@ def _form(count: int, flexible: bool) -> struct.Struct:
     """Writes partition, offset, leader epoch and length of the metadata (that of none is 1 in a flexible version) of so
     many partitions; zeroes for the error code and for no tagged fields follow each. Up to 64 KB."""
     return struct.Struct(">" + ("iqibxxx" if flexible else "iqihxx") * count)
+
+
+def encode_request(group_id: str) -> bytes:
+    """The body of a request to a broker for all offsets of a group, none of which may be pending, in MIRROR_VERSION."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+    writer.string(group_id)
+    writer.null_array()  # all topics
+    writer.boolean(True)  # require_stable
+    return writer.done()
+
+
+def decode_response(reader: Reader, group_id: str) -> OffsetFetchResponse:
+    """A broker's answer of MIRROR_VERSION. Raises what `Reader` raises."""
+    reader.int32()  # throttle time
+    topics = reader.array(partial(_read_fetched_topic, reader))
+    return OffsetFetchResponse(group_id, reader.int16(), topics)
+
+
+def _read_fetched_topic(reader: Reader) -> tuple[str, tuple[FetchedPartition, ...]]:
+    value = (reader.string(), reader.array(partial(_read_fetched, reader)))
+    reader.tagged_fields()
+    return value
+
+
+def _read_fetched(reader: Reader) -> FetchedPartition:
+    place = reader.int32(), reader.int64(), reader.int32()
+    value = (*place, reader.nullable_string() or "", reader.int16())
+    reader.tagged_fields()
+    return value
 
 
 API = Api(9, "OffsetFetch", 1, 10, _FLEXIBLE_SINCE, decode_request, encode_response, slices)

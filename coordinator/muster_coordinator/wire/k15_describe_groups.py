@@ -16,7 +16,10 @@ from muster_coordinator.requests.cluster import OPERATIONS_NOT_REQUESTED, Descri
 from muster_coordinator.requests.groups import DescribedGroup, DescribedMember, DescribeGroupRequest
 from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, SlicedWriter
+from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
+
+MIRROR_VERSION = 5
+"""The one in which brokers are asked for a group that moves: Kafka 2.4 and later."""
 
 
 @guarded
@@ -83,6 +86,34 @@ def _slices(version: int, response: DescribeGroupsResponse) -> Iterator[bytes]:
         if writer.is_full():
             yield writer.taken()
     yield writer.done()
+
+
+def encode_request(group_id: str) -> bytes:
+    """The body of a request to a broker for one group, in MIRROR_VERSION."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+    writer.array((group_id,), writer.string)
+    writer.boolean(False)  # include_authorized_operations
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> tuple[DescribedGroup, ...]:
+    """A broker's answer of MIRROR_VERSION. Raises what `Reader` raises."""
+
+    def member() -> DescribedMember:
+        names = reader.string(), reader.nullable_string(), reader.string(), reader.string()
+        value = DescribedMember(*names, reader.byte_string(), reader.byte_string())
+        reader.tagged_fields()
+        return value
+
+    def group() -> DescribedGroup:
+        code, group_id, state = reader.int16(), reader.string(), reader.string()
+        protocol_type, protocol, members = reader.string(), reader.string(), reader.array(member)
+        reader.int32()  # authorized operations
+        reader.tagged_fields()
+        return DescribedGroup(group_id, code, None, state, protocol_type, protocol, members)
+
+    reader.int32()  # throttle time
+    return reader.array(group)
 
 
 API = Api(15, "DescribeGroups", 0, 6, 5, decode_request, encode_response, slices)

@@ -27,6 +27,11 @@ class Leases:
             drained = request.drained if request.leader_epoch == self._leader_epoch else frozenset[int]()
             self._drained[request.gateway] = (request.number, drained)
 
+    def gateways(self, now_ms: int) -> tuple[str, ...]:
+        """Those that have a lease."""
+        self._forget(now_ms)
+        return tuple(self._until_ms)
+
     def are_known(self, now_ms: int) -> bool:
         """Whether no lease of an earlier leader is left."""
         return now_ms >= self._unknown_until_ms

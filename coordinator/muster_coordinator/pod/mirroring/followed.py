@@ -58,7 +58,7 @@ class Followed:
         self.problem = ""
         self.high_watermark = -1
         self.restarts = 0
-        self._machine = machine
+        self.machine = machine
         self._clock = clock
         self._settings = settings
         self._advanced = advanced
@@ -70,12 +70,12 @@ class Followed:
 
     @property
     def position(self) -> MirrorPosition:
-        return self._machine.position
+        return self.machine.position
 
     @property
     def certain_offset(self) -> int:
         """What was read up to here is what the topic has; -1: nothing is certain."""
-        return -1 if self._machine.has_strays else self.position.offset
+        return -1 if self.machine.has_strays else self.position.offset
 
     @property
     def is_ready(self) -> bool:
@@ -89,7 +89,7 @@ class Followed:
     @property
     def bypassed(self) -> Mapping[str, Bypass]:
         """Groups of Muster's that have members at the upstream now."""
-        return self._machine.bypasses.with_members if self.position.complete else {}
+        return self.machine.bypasses.with_members if self.position.complete else {}
 
     def status(self) -> MirroredPartition:
         position = self.position
@@ -100,7 +100,7 @@ class Followed:
             upstream_end=self.high_watermark,
             lag=max(lag, -1),
             complete=position.complete,
-            records=self._machine.event_counts["mirror_records_taken_in"],
+            records=self.machine.event_counts["mirror_records_taken_in"],
             read_again=self.restarts,
             problem=self.problem,
         )
@@ -119,7 +119,7 @@ class Followed:
         position = self.position
         if not position.clearing and is_another_topic(position, topic_id):
             self._read_again("the topic is another one: it was deleted and created again, or the cluster is another")
-        elif not position.clearing and is_doubtful(position, self._machine.has_strays, leader_epoch):
+        elif not position.clearing and is_doubtful(position, self.machine.has_strays, leader_epoch):
             self._read_again("leaders ended here and there at the same time: the last records may have been cut there")
         if not position.clearing and not self._must_read_again:
             return False
@@ -184,7 +184,7 @@ class Followed:
                 self._at_end_ms = self._clock.wall_ms()
             self._advanced(self.partition)
             if self.position.complete:  # what was read last is what is so now
-                self._bypassed(self.partition, self._machine.bypasses.news())
+                self._bypassed(self.partition, self.machine.bypasses.news())
         self._done()
 
     def refuse(self, code: ErrorCode) -> None:

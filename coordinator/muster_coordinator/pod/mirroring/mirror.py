@@ -21,16 +21,18 @@ from muster_coordinator.pod.mirroring.bypass_log import BypassLog
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.health import MirrorHealth
+from muster_coordinator.pod.mirroring.moving.kafka import KafkaOfMoves
+from muster_coordinator.pod.mirroring.moving.moves import Moves
+from muster_coordinator.pod.mirroring.offsets import EARLIEST, LATEST, list_offsets
 from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.mirroring.upstream import Topic, UpstreamCluster
 from muster_coordinator.podapi.mirror import MirrorAnswer
-from muster_coordinator.requests.cluster import ListOffsetsRequest
 from muster_coordinator.requests.upstream import FetchRecordsRequest
 from muster_coordinator.settings import UpstreamSettings, parse_addresses
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.states import ShardState
-from muster_coordinator.wire import k01_fetch, k02_list_offsets
+from muster_coordinator.wire import k01_fetch
 
 logger = structlog.get_logger(__name__)
 
@@ -41,10 +43,6 @@ TOPICS_EVERY = 20
 """How many rests lie between two looks at the upstream's topics: 5 s by default. A new partition has consumers then."""
 BYPASSES_NAMED = 3
 """Groups in a pod's status that are used at the upstream; the log has all."""
-_EARLIEST = -2
-_LATEST = -1
-_READ_UNCOMMITTED = 0
-_CONSUMER = -1
 
 
 class Mirror:
@@ -84,12 +82,16 @@ class Mirror:
         self._look_again = asyncio.Event()
         self._bypasses = BypassLog(clock, settings.upstream_fetch_wait_ms)
         self._problem = "the upstream was not asked yet"
+        kafka = KafkaOfMoves(self._upstream)
+        self.moves = Moves(settings, kafka, self._current, lambda: len(self._partitions()), clock)
 
     def start(self) -> None:
         self._looking = asyncio.get_running_loop().create_task(self._look())
         self._listing = asyncio.get_running_loop().create_task(self._list_topics())
+        self.moves.start()
 
     def stop(self) -> None:
+        self.moves.stop()
         for task in (self._looking, self._listing, *self._tasks.values()):
             if task is not None:
                 task.cancel()
@@ -113,7 +115,7 @@ class Mirror:
         if connection is None:
             raise UpstreamError("the upstream partition has no leader")
         try:
-            found = await list_offsets(connection, ((partition, epoch, _LATEST),))
+            found = await list_offsets(connection, ((partition, epoch, LATEST),))
         except UpstreamError:
             self._look_again.set()
             raise
@@ -294,7 +296,7 @@ class Mirror:
 
     async def _begin(self, connection: UpstreamConnection, topic: Topic, starting: list[Followed]) -> None:
         """Find out where these partitions start. Raises UpstreamError."""
-        places = tuple((each.partition, topic.leaders[each.partition][1], _EARLIEST) for each in starting)
+        places = tuple((each.partition, topic.leaders[each.partition][1], EARLIEST) for each in starting)
         found = await list_offsets(connection, places)
         for followed in starting:
             code, offset = found.get(followed.partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
@@ -309,19 +311,3 @@ class Mirror:
         waiting = [followed.busy for followed in ready if followed.busy is not None]
         if waiting:
             await asyncio.wait(waiting, timeout=self._pace_s)
-
-
-async def list_offsets(
-    connection: UpstreamConnection, places: tuple[tuple[int, int, int], ...]
-) -> dict[int, tuple[int, int]]:
-    """(error code, offset) by partition. `places`: (partition, leader epoch, timestamp). Raises UpstreamError."""
-    request = ListOffsetsRequest(_CONSUMER, _READ_UNCOMMITTED, ((OFFSETS.name, places),))
-    answer = await connection.ask(
-        k02_list_offsets.API,
-        k02_list_offsets.MIRROR_VERSION,
-        k02_list_offsets.encode_request(request),
-        k02_list_offsets.decode_response,
-    )
-    return {
-        partition: (code, offset) for _, partitions in answer.topics for partition, code, _, offset, _ in partitions
-    }

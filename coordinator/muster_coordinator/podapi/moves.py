@@ -1,0 +1,52 @@
+"""POST and GET /v1/moves: live groups move from Kafka to Muster (docs/adr/0048), at the leader of their partition."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from muster_coordinator.podapi.fields import Answer, Request
+
+
+class MoveRequest(Request, frozen=True):
+    """`dry_run`: say what stands in the way, and start nothing."""
+
+    group: Annotated[str, msgspec.Meta(min_length=1, max_length=32_767)]
+    dry_run: bool = False
+
+
+class MoveStatus(Answer, frozen=True):
+    """`step`: as `mirror.moving.move.Step` has them. `reason`: why it was given up, "" if it was not. `fenced_ms`: how
+    long the group's requests have waited, or did."""
+
+    group: str
+    partition: int
+    step: str
+    reason: str
+    fenced_ms: int
+
+
+class MoveAnswer(Answer, frozen=True):
+    """`obstacles`: what stands in the way; if there is anything, no move was started. `move`: that of the group, which
+    may have been under way before; None: there is none."""
+
+    obstacles: tuple[str, ...]
+    move: MoveStatus | None
+
+
+class RoutedGroup(Answer, frozen=True):
+    """A group that has moved: `at_muster`, or back."""
+
+    group: str
+    partition: int
+    epoch: int
+    at_muster: bool
+
+
+class MovesAnswer(Answer, frozen=True):
+    """`moves`: those under way at this pod, and the last ones that ended there; its memory has them, no log.
+    `routes`: the groups that have moved, of all partitions that the pod leads."""
+
+    moves: tuple[MoveStatus, ...]
+    routes: tuple[RoutedGroup, ...]

@@ -1,0 +1,418 @@
+"""A pod's leases and moves, with production's leases of a gateway, over a shard and a Kafka in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.unit.mirror.harness import MemoryWriter, MirrorShard, Upstream, new_groups, replay
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.mirror.following import TakeIn
+from muster_coordinator.pod.mirroring.connection import UpstreamError
+from muster_coordinator.pod.mirroring.followed import Followed
+from muster_coordinator.pod.mirroring.moving import moves as production
+from muster_coordinator.pod.mirroring.moving.moves import Moves, NothingMovableError, NotLeaderError
+from muster_coordinator.podapi.leases import LeaseAsk, LeasesRequest
+from muster_coordinator.podapi.moves import MoveRequest, MoveStatus
+from muster_coordinator.records.group_route import GroupRoute
+from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.moving import Fence, LeaseAnswer, Route
+from muster_coordinator.settings import UpstreamSettings
+from muster_gateway.route_lease import RouteLease, Way
+
+GROUP = "orders"
+LEASE_MS = 1_000
+TICK_MS = 50
+
+
+class Kafka:
+    """Answers for an upstream partition as its broker would."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.problem = ""
+        self.asked: list[str] = []
+        self.before_answer: Callable[[], None] = lambda: None
+
+    async def end_of(self, _partition: int) -> int:
+        self.asked.append("end")
+        if self.problem:
+            raise UpstreamError(self.problem)
+        return self.upstream.end
+
+    async def group(self, _partition: int, group_id: str) -> tuple[Any, Any]:
+        self.asked.append("group")
+        if self.problem:
+            raise UpstreamError(self.problem)
+        self.before_answer()
+        groups: Any = new_groups()
+        replay(groups, self.upstream.batches)
+        ask = groups.operations
+        described = ask[m.DescribeGroupRequest](m.DescribeGroupRequest(group_id, 5), None, 0).response
+        fetched = ask[m.OffsetFetchRequest](m.OffsetFetchRequest(group_id, None, -1, None, True), None, 0).response
+        return described, fetched
+
+
+class World:
+    def __init__(self) -> None:
+        self.upstream = Upstream()
+        self.upstream.generation(GROUP, 4, "a", "b")
+        self.upstream.commit(GROUP, 7)
+        self.kafka = Kafka(self.upstream)
+        self.stuck = False
+        """Nothing is committed any more."""
+        self.follows = True
+        self.gateways = {"one": RouteLease("one")}
+        self.movable: dict[str, tuple[str, ...]] = {"one": ("ord",)}
+        self.settings = UpstreamSettings(upstream_movable_groups="orders,other", upstream_lease_ms=LEASE_MS)
+        self.mirror = MirrorShard(MemoryWriter())
+        self.mirror.follow_to_end(self.upstream)
+        self.lead()
+        self.moves = Moves(self.settings, self.kafka, lambda: self.led, lambda: 1, self)  # type: ignore[arg-type]
+
+    def lead(self) -> None:
+        told = lambda _: None, lambda _p, _b: None
+        shard = self.mirror.shard
+        self.led = {0: Followed(0, shard, self.mirror.machine, self, self.settings, *told)}  # type: ignore[arg-type]
+
+    def fail_over(self, *, lost: int = 0) -> None:
+        """Another leader, without the last `lost` batches."""
+        self.mirror.shard.close("another one leads")
+        writer = self.mirror.writer
+        writer.batches = writer.batches[: len(writer.batches) - lost]
+        now_ms = self.mirror.pod.now_ms
+        self.mirror = MirrorShard(writer, self.mirror.shard.epoch + 1)
+        self.mirror.pod.now_ms = now_ms
+        self.lead()
+
+    def monotonic_ms(self) -> int:
+        return self.mirror.pod.now_ms
+
+    def wall_ms(self) -> int:
+        return self.mirror.pod.now_ms
+
+    async def lease(self, name: str) -> LeaseAnswer | None:
+        """One request of a gateway, which takes the answer."""
+        gateway = self.gateways[name]
+        asked = gateway.ask(self.monotonic_ms())
+        ask = LeaseAsk(0, asked.number, asked.leader_epoch, asked.drained)
+        asking = asyncio.create_task(self.moves.leases(LeasesRequest(name, self.movable[name], (ask,))))
+        await asyncio.sleep(0)
+        self._commit()
+        answer = await asking
+        assert (answer.partitions, answer.lease_ms) == (1, LEASE_MS)
+        if not answer.answers:
+            return None
+        (each,) = answer.answers
+        taken = LeaseAnswer(
+            each.number,
+            each.leader_epoch,
+            each.lease_ms,
+            tuple([Route(route.group_id, route.epoch, route.at_muster) for route in each.routes]),
+            tuple([Fence(fence.group_id, fence.number) for fence in each.fences]),
+        )
+        gateway.take(taken, self.monotonic_ms())
+        return taken
+
+    def _commit(self) -> None:
+        if not self.stuck:
+            self.mirror.shard.parked.committed(self.mirror.writer.end_offset)
+
+    async def tick(self, *, asks: bool = True) -> None:
+        self.mirror.pod.now_ms += TICK_MS
+        self.upstream.now_ms = self.mirror.pod.now_ms
+        for name in self.gateways if asks else ():
+            await self.lease(name)
+        if self.follows and not self.stuck:
+            self.mirror.follow_to_end(self.upstream)
+        await asyncio.sleep(0.003)  # the pod looks at its moves
+        self.mirror.pod.turn()
+        self._commit()
+        self.mirror.pod.turn()
+        self._commit()
+
+    async def until(self, reached: Callable[[], object], *, asks: bool = True) -> None:
+        for _ in range(200):
+            if reached():
+                return
+            await self.tick(asks=asks)
+        raise AssertionError(f"it never comes to it: {self.last()}")
+
+    async def start(self, group: str = GROUP) -> MoveStatus:
+        for name in self.gateways:
+            await self.lease(name)
+        answer = await self.moves.move(MoveRequest(group))
+        assert answer.obstacles == ()
+        assert answer.move is not None
+        return answer.move
+
+    def last(self) -> MoveStatus:
+        return self.moves.status().moves[-1]
+
+    def way(self, name: str = "one") -> Way:
+        return self.gateways[name].way(GROUP, self.monotonic_ms())
+
+    def beat(self) -> int:
+        return int(self.mirror.ask(m.HeartbeatRequest(GROUP, 4, "a", None)).error_code)
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    world.moves.start()
+    try:
+        yield world
+    finally:
+        world.moves.stop()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(production, "POLL_S", 0.001)
+    monkeypatch.setattr(production, "ANSWER_PART", 50)
+
+
+def test_group_moves_while_gateways_hold_it() -> None:
+    async def run() -> None:
+        async with running(World()) as world:
+            assert (await world.start()).step == "waiting"
+            assert world.way() is Way.KAFKA
+            await world.until(lambda: world.way() is Way.WAIT)
+            assert world.last().step == "draining"
+            await world.until(lambda: world.last().step == "moved")
+            assert world.way() is Way.WAIT, "until it hears of it"
+            await world.tick()
+            assert (world.way(), world.beat()) == (Way.MUSTER, 0)
+            assert 0 < world.last().fenced_ms <= 20 * TICK_MS
+            (routed,) = world.moves.status().routes
+            assert (routed.group, routed.partition, routed.epoch, routed.at_muster) == (GROUP, 0, 1, True)
+            assert world.kafka.asked[-2:] == ["end", "group"]
+            again = await world.moves.move(MoveRequest(GROUP))
+            assert again.obstacles == ("Muster serves it already",)
+
+    asyncio.run(run())
+
+
+def test_sessions_begin_with_the_move() -> None:
+    async def run() -> None:
+        async with running(World()) as world:
+            await world.start()
+            await world.until(lambda: world.last().step == "moved")
+            await world.tick()
+            world.mirror.pod.now_ms += 6_001
+            world.mirror.shard.fire_timers()
+            world.mirror.pod.turn()
+            assert world.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+    asyncio.run(run())
+
+
+def test_fence_waits_for_a_request_that_is_outstanding() -> None:
+    async def run() -> None:
+        async with running(World()) as world:
+            await world.start()
+            term = world.gateways["one"].sent(GROUP)
+            await world.until(lambda: world.last().step == "draining")
+            for _ in range(20):
+                await world.tick()
+            assert (world.last().step, world.way()) == ("draining", Way.WAIT)
+            assert world.gateways["one"].answered(GROUP, term, world.monotonic_ms())
+            await world.until(lambda: world.last().step == "moved")
+
+    asyncio.run(run())
+
+
+def test_gateway_that_is_gone_is_waited_for_as_long_as_its_lease() -> None:
+    async def run() -> None:
+        world = World()
+        world.gateways["two"], world.movable["two"] = RouteLease("two"), ("",)
+        async with running(world):
+            await world.until(lambda: world.moves._by_partition, asks=True)
+            await world.start()
+            world.gateways["two"].sent(GROUP)
+            await world.until(lambda: world.last().step == "draining")
+            gone, began_ms = world.gateways.pop("two"), world.monotonic_ms()
+            await world.until(lambda: world.last().step == "moved")
+            assert world.monotonic_ms() - began_ms >= LEASE_MS - TICK_MS
+            assert gone.way(GROUP, world.monotonic_ms()) is Way.WAIT
+            assert not gone.answered(GROUP, 0, world.monotonic_ms()), "the client never hears of it"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        ("kafka is away", "no broker answers"),
+        ("kafka differs", "Kafka and the mirror differ: the offset of t-0"),
+        ("the mirror lags", "it took too long: passing"),
+        ("a transaction", "it took too long: passing"),
+        ("a gateway", "gateway two does not have the group in muster.movable.groups"),
+    ],
+)
+def test_any_doubt_leaves_the_group_at_kafka(trouble: str, reason: str) -> None:
+    async def run() -> None:
+        async with running(World()) as world:
+            await world.start()
+            await world.until(lambda: world.last().step == "draining")
+            if trouble == "kafka is away":
+                world.kafka.problem = "no broker answers"
+            elif trouble == "kafka differs":
+                world.kafka.before_answer = lambda: world.upstream.commit(GROUP, 8)
+                world.follows = False
+            elif trouble == "the mirror lags":
+                world.follows = False
+                world.upstream.commit(GROUP, 8)
+            elif trouble == "a transaction":
+                world.upstream.commit(GROUP, 8, producer=(9, 0))
+            else:
+                world.gateways["two"], world.movable["two"] = RouteLease("two"), ("other",)
+            await world.until(lambda: world.last().step == "given up")
+            assert reason in world.last().reason
+            await world.tick()
+            assert (world.way(), world.moves.status().routes) == (Way.KAFKA, ())
+            assert world.beat() == ErrorCode.NOT_COORDINATOR
+            world.kafka.problem, world.follows, world.kafka.before_answer = "", True, lambda: None
+            world.gateways.pop("two", None)
+            world.upstream.end_transaction((9, 0), commit=True)
+            await world.until(lambda: not world.mirror.machine.groups.has_pending(GROUP))
+            for _ in range(30):
+                await world.tick()
+            await world.start()
+            await world.until(lambda: world.last().step == "moved")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("step", ["waiting", "draining", "reading", "passing", "comparing"])
+def test_leader_that_ends_before_the_route_leaves_nothing_behind(step: str) -> None:
+    async def run() -> None:
+        async with running(World()) as world:
+            await world.start()
+            if step == "passing":
+                world.follows = False
+                world.upstream.commit(GROUP, 8)
+            if step == "reading":
+                world.kafka.end_of = _never  # type: ignore[method-assign]
+            if step == "comparing":
+                world.kafka.group = _never  # type: ignore[method-assign]
+            await world.until(lambda: world.last().step == step)
+            world.fail_over()
+            world.follows = True
+            await world.until(lambda: world.last().step == "given up")
+            assert world.last().reason == "this pod leads the partition no more"
+            await world.tick()
+            assert (world.way(), world.moves.status().routes) == (Way.KAFKA, ())
+            assert world.beat() == ErrorCode.NOT_COORDINATOR
+
+    asyncio.run(run())
+
+
+async def _never(*_: object) -> Any:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_leader_that_ends_with_the_route_appended(lost: int) -> None:
+    """The next one has it or has not, before it gives a lease."""
+
+    async def run() -> None:
+        async with running(World()) as world:
+            await world.start()
+            await world.until(lambda: world.last().step == "draining")
+            world.stuck = True
+            for name in world.gateways:
+                world.gateways[name] = RouteLease(name)  # its connection is gone: nothing is outstanding
+            await world.until(lambda: world.last().step == "deciding", asks=False)
+            assert world.mirror.machine.routes.by_group == {GROUP: GroupRoute(GROUP, 1, True)}
+            assert await world.lease("one") is None, "nothing is committed"
+            assert world.way() is Way.WAIT
+            for _ in range(200):  # as long as it takes
+                await world.tick(asks=False)
+            assert world.last().step == "deciding"
+            world.fail_over(lost=lost)
+            world.stuck = False
+            await world.tick()
+            assert world.way() is (Way.KAFKA if lost else Way.MUSTER)
+            assert world.beat() == (ErrorCode.NOT_COORDINATOR if lost else 0)
+
+    asyncio.run(run())
+
+
+def test_decision_that_commits_late_is_one() -> None:
+    """The shard refuses what takes too long, and the route may commit nevertheless."""
+
+    async def run() -> None:
+        async with running(World()) as world:
+            await world.start()
+            await world.until(lambda: world.last().step == "draining")
+            world.stuck = True
+            await world.until(lambda: world.last().step == "deciding", asks=False)
+            for _ in range(3):
+                world.mirror.pod.now_ms += 6_000
+                world.mirror.shard.refuse_overdue()
+                await world.tick(asks=False)
+            assert world.last().step == "deciding"
+            world.stuck = False
+            await world.until(lambda: world.last().step == "moved")
+            await world.tick()
+            assert (world.way(), world.beat()) == (Way.MUSTER, 0)
+
+    asyncio.run(run())
+
+
+def test_new_leader_waits_for_leases_that_it_does_not_know() -> None:
+    async def run() -> None:
+        async with running(World()) as world:
+            began_ms = world.monotonic_ms()
+            await world.start()
+            await world.until(lambda: world.last().step == "draining")
+            assert world.monotonic_ms() - began_ms >= LEASE_MS
+            assert isinstance(world.mirror.follow(world.upstream), TakeIn) is False
+
+    asyncio.run(run())
+
+
+def test_what_stands_in_the_way_is_said_and_nothing_starts() -> None:
+    async def run() -> None:
+        async with running(World()) as world:
+            nobody = await world.moves.move(MoveRequest(GROUP))
+            assert "no gateway asks this pod for leases" in nobody.obstacles[0]
+            await world.lease("one")
+            assert (await world.moves.move(MoveRequest(GROUP, dry_run=True))).obstacles == ()
+            (first, *_) = (await world.moves.move(MoveRequest("elsewhere"))).obstacles
+            assert "muster.upstream.movable.groups of this pod does not name it" in first
+            assert "there is no such classic group" in (await world.moves.move(MoveRequest("other"))).obstacles
+            world.kafka.problem = "no broker answers"
+            said = (await world.moves.move(MoveRequest(GROUP))).obstacles
+            assert said == ("Kafka cannot be asked: no broker answers",)
+            assert world.moves.status().moves == ()
+            world.led = {}
+            with pytest.raises(NotLeaderError, match="partition 0"):
+                await world.moves.move(MoveRequest(GROUP))
+
+    asyncio.run(run())
+
+
+def test_nothing_moves_where_nothing_is_movable() -> None:
+    async def run() -> None:
+        world = World()
+        moves = Moves(UpstreamSettings(), world.kafka, lambda: world.led, lambda: 1, world)  # type: ignore[arg-type]
+        with pytest.raises(NothingMovableError, match=r"muster\.upstream\.movable\.groups is empty"):
+            await moves.leases(LeasesRequest("one", ("",), ()))
+        with pytest.raises(NothingMovableError):
+            await moves.move(MoveRequest(GROUP))
+
+    asyncio.run(run())
+
+
+def test_partitions_of_others_are_left_out_and_the_number_is_told() -> None:
+    async def run() -> None:
+        world = World()
+        answer = await world.moves.leases(LeasesRequest("one", ("",), (LeaseAsk(5, 1, -1),)))
+        assert (answer.partitions, answer.answers) == (1, ())
+
+    asyncio.run(run())
