@@ -106,7 +106,7 @@ def test_group_is_searched_and_has_its_members_and_offsets(browser: Browser, loc
     page.get_by_label("Part of the id").fill("BILL")
     page.keyboard.press("Enter")
     page.get_by_role("rowheader", name="billing").wait_for()
-    page.get_by_text("1 groups with").wait_for()
+    page.get_by_text("1 group with").wait_for()
     page.get_by_role("link", name="billing").click()
     page.get_by_role("table", name=re.compile("Members")).get_by_text("client-1", exact=True).wait_for()
     page.get_by_role("table", name=re.compile("Committed offsets")).get_by_text("42").first.wait_for()

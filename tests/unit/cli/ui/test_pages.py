@@ -71,7 +71,7 @@ async def test_overview_has_failovers_as_marks_of_a_time_line_and_as_rows() -> N
     async with site(recorded("pod_lost")) as pages:
         html = await pages.text(AT)
     assert html.count('<g class="mark lost">') == 2
-    assert re.search(r"orders-3</a></th>.*?orders-0</td><td>orders-2</td><td class=\"number\">28 ms", html)
+    assert re.search(r"orders-3</a></th>.*?orders-0</td><td[^>]*>orders-2</td><td[^>]*>28 ms", html)
     async with site(recorded("healthy")) as pages:
         assert "None since the cluster was made." in await pages.words(AT)
 
@@ -117,7 +117,7 @@ async def test_groups_are_found_by_a_part_of_their_ids_and_come_in_pages() -> No
         assert len(pages.groups.described_ones) == 10, "only those that are shown are asked about"
         assert "Page 3 of 3" in await pages.words(f"{AT}/groups?page=99")
         told = await pages.words(f"{AT}/groups?q=GROUP-01")
-        assert "10 groups with GROUP-01 in their ids" in told
+        assert "10 groups with GROUP-01 in the id" in told
 
 
 async def test_brokers_that_do_not_answer_are_told_of_and_not_asked_for_each_group() -> None:
@@ -133,7 +133,7 @@ async def test_brokers_that_do_not_answer_are_told_of_and_not_asked_for_each_gro
 async def test_group_has_members_offsets_and_where_it_lives() -> None:
     async with site(recorded("healthy"), lag_from="kafka:9092") as pages:
         told = await pages.words(f"{AT}/group?id=billing")
-        assert "STABLE CLASSIC, assignor range , 1 members, lag 8" in told
+        assert "STABLE CLASSIC, assignor range , 1 member, lag 8" in told
         assert "orders 0 42 50 8" in told
         assert "The group billing hashes to number 1 of 4." in told
         told = await pages.words(f"{AT}/group?id=gone")
