@@ -28,7 +28,6 @@ class ClassicGroup:
         "generation",
         "group_id",
         "initial_delay",
-        "key_prefixes",
         "leader",
         "logged",
         "members",
@@ -44,7 +43,6 @@ class ClassicGroup:
         "state_timestamp_ms",
         "static_members",
         "subscribed_topics",
-        "unbuilt",
     )
 
     def __init__(self, group_id: str, now_ms: int, counts: dict[GroupState, int]) -> None:
@@ -54,7 +52,6 @@ class ClassicGroup:
         self.group_id = group_id
         self.durable: GroupMetadataValue | None = None
         self.logged = False  # a record of the log, of the group or of one of its offsets, says that the group exists
-        self.unbuilt = False  # the members of `durable` are still to be made members here
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_timestamp_ms = now_ms  # -1: not known (records before GroupMetadataValue v2)
@@ -72,7 +69,6 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.new_member_added = False
         self.initial_delay: tuple[int, int] | None = None  # (delay_ms, remaining_ms) of the initial rebalance
-        self.key_prefixes: dict[str, bytes] = {}  # topic -> OffsetCommitKey up to the partition
 
     def __repr__(self) -> str:
         return (
@@ -83,8 +79,7 @@ class ClassicGroup:
     # -- durable state -------------------------------------------------------------------------------------------------
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """Replay on a partition that is not active. `build` makes the members when a request first asks for the
-        group: a log holds many records of a group, and a new leader many groups."""
+        """Make a new group what its last record says (Kafka: replay of GroupMetadataValue)."""
         self.durable = value
         self.logged = True
         state = GroupState.STABLE if value.members else GroupState.EMPTY
@@ -96,25 +91,27 @@ class ClassicGroup:
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         self.generation = value.generation
-        self.unbuilt = True
-
-    def is_as_logged(self) -> bool:
-        """Whether no request has asked for the group since it was restored: it has no live state then."""
-        return self.unbuilt or (
-            self.logged and self.durable is None and not self.pending_members and self.state is GroupState.EMPTY
-        )
-
-    def build(self) -> None:
-        """Members and subscription from the last record (Kafka: replay of GroupMetadataValue)."""
-        self.unbuilt = False
-        value = self.durable
-        assert value is not None
-        assert not self.members
         for stored in value.members:
             self.add(self._member_of(stored, value.protocol or ""))
         if value.leader is not None:
             self.leader = value.leader
         self.subscribed_topics = self.compute_subscribed_topics()
+
+    @property
+    def is_settled(self) -> bool:
+        """It is empty, nobody joins, and its log says as much as is known of it."""
+        durable = self.durable
+        if not self.logged or self.state is not GroupState.EMPTY or self.members or self.pending_members:
+            return False
+        if durable is None:
+            return self.generation == 0 and self.protocol_type is None
+        return (
+            not durable.members
+            and durable.generation == self.generation
+            and durable.protocol == self.protocol
+            and (durable.protocol_type or None) == self.protocol_type
+            and durable.current_state_timestamp_ms == self.state_timestamp_ms
+        )
 
     def _member_of(self, stored: GroupMember, protocol: str) -> Member:
         session_timeout_ms = stored.session_timeout_ms
@@ -133,7 +130,6 @@ class ClassicGroup:
 
     def settle(self, value: GroupMetadataValue, timestamp_ms: int) -> None:
         """Replay of the leader's own record: the group takes the step that the record makes durable."""
-        assert not self.unbuilt
         self.durable = value
         self.logged = True
         if value.members:

@@ -11,7 +11,7 @@ pending member ids) exists from `on_loaded` to `on_unloaded`, and handlers and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -45,18 +45,20 @@ from muster_coordinator.groups.group_configs import alter_group_configs, describ
 from muster_coordinator.groups.heartbeat import heartbeat
 from muster_coordinator.groups.join import join_group
 from muster_coordinator.groups.leave import leave_group
+from muster_coordinator.groups.member import Member
 from muster_coordinator.groups.offset_commit import offset_commit, txn_offset_commit
 from muster_coordinator.groups.offset_fetch import offset_fetch
+from muster_coordinator.groups.packed import decode_group
 from muster_coordinator.groups.rebalance import (
     on_join_timer,
     on_session_timer,
     on_sync_timer,
     prepare_rebalance,
 )
-from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION, decode_part, restore_part, snapshot_parts
-from muster_coordinator.groups.states import GroupEvent, GroupState
+from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION, check_part, restore_part, snapshot_parts
+from muster_coordinator.groups.states import GroupState
 from muster_coordinator.groups.sync import sync_group
-from muster_coordinator.groups.tables import GroupTables
+from muster_coordinator.groups.tables import WITH_MEMBERS, GroupTables, pack_group
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import describe_producers, write_txn_marker
 from muster_coordinator.records.consumer_group import CONFIGS_TYPE, ConsumerGroupRecord
@@ -126,7 +128,7 @@ class GroupCoordinator:
 
     def members_of(self, group_id: str) -> tuple[GroupMember, ...] | None:
         """The members of a classic group as the log has them; None: there is no such group, or it is another kind."""
-        group = self._state.groups.get(group_id)
+        group = self._state.look_at(group_id)
         if group is None:
             return None
         return () if group.durable is None else group.durable.members
@@ -165,9 +167,9 @@ class GroupCoordinator:
                 self._state.offsets.remove(group_id, change.topic, change.partition)
                 return
             group = self._state.groups.get(group_id)
-            if group is None and group_id not in self._state.consumers.groups:
-                group = self._state.add_group(group_id, timestamp_ms)
-            if group is not None:
+            if group is None:
+                self._state.imply_group(group_id, timestamp_ms)
+            elif isinstance(group, ClassicGroup):
                 group.logged = True
             stored = (offset, value)
             if producer_id < 0:
@@ -181,23 +183,21 @@ class GroupCoordinator:
         elif type(change) is OffsetRun:
             self._replay_run(change, offset, timestamp_ms, producer_id, producer_epoch)
         elif type(change) is ConsumerGroupRecord:
-            self._replay_consumers(change, timestamp_ms)
+            self._replay_consumers(change)
 
-    def _replay_consumers(self, change: ConsumerGroupRecord, timestamp_ms: int) -> None:
+    def _replay_consumers(self, change: ConsumerGroupRecord) -> None:
         """A group that only offsets have implied, or that was a classic one before, is one of consumers now."""
         if change.value is not None and change.type != CONFIGS_TYPE:
-            classic = self._state.groups.pop(change.group_id, None)
-            if classic is not None:
-                classic.transition(GroupEvent.REMOVED, timestamp_ms)
+            self._state.forget(change.group_id)
         self._state.consumers.replay(change)
 
     def _replay_run(
         self, run: OffsetRun, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
     ) -> None:
         group = self._state.groups.get(run.group_id)
-        if group is None and run.group_id not in self._state.consumers.groups:
-            group = self._state.add_group(run.group_id, timestamp_ms)
-        if group is not None:
+        if group is None:
+            self._state.imply_group(run.group_id, timestamp_ms)
+        elif isinstance(group, ClassicGroup):
             group.logged = True
         offsets, stored = self._state.offsets, run.stored(offset)
         if producer_id < 0:
@@ -207,23 +207,13 @@ class GroupCoordinator:
                 offsets.put_pending(producer_id, producer_epoch, run.group_id, run.topic, partition, each)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None, timestamp_ms: int) -> None:
-        groups = self._state.groups
         if value is None:
-            group = groups.pop(group_id, None)
-            if group is not None:
-                group.transition(GroupEvent.REMOVED, timestamp_ms)
-            return
-        group = groups.get(group_id)
-        serves = self._serves(group_id)
-        if group is not None and not serves and group.members:  # they are those of the last record
-            group.transition(GroupEvent.REMOVED, timestamp_ms)
-            group = None
-        if group is None:
-            group = self._state.add_group(group_id, timestamp_ms)
-        if self._active and serves:
+            self._state.forget(group_id)
+        elif self._active and self._serves(group_id):
+            group = self._state.group(group_id) or self._state.add_group(group_id, timestamp_ms)
             group.settle(value, timestamp_ms)
         else:
-            group.restore(value)
+            self._state.put_packed(group_id, pack_group(value, timestamp_ms))
 
     def replay_transaction_marker(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int, coordinator_epoch: int
@@ -239,7 +229,7 @@ class GroupCoordinator:
         return snapshot_parts(self._state, size)
 
     def check(self, part: bytes) -> None:
-        decode_part(part)
+        check_part(part)
 
     def restore(self, part: bytes) -> None:
         restore_part(self._state, part)
@@ -262,7 +252,7 @@ class GroupCoordinator:
         looked_at = 0
         for group_id in self._start_queue:
             group = self._state.groups.get(group_id)
-            looked_at += 1 if group is None else 1 + self._start_sessions_of(group, effects, now_ms)
+            looked_at += 1 if group is None else 1 + self._start_sessions_of(group_id, group, effects, now_ms)
             consumers = self._state.consumers.groups.get(group_id)
             if consumers is not None and self._serves(group_id):
                 start_timers(self._state.consumers, consumers, effects)
@@ -271,18 +261,22 @@ class GroupCoordinator:
                 effects.set_timer(START_SESSIONS_TIMER, 0)
                 return
 
-    def _start_sessions_of(self, group: ClassicGroup, effects: Effects, now_ms: int) -> int:
-        """Returns the number of members."""
-        if group.durable is None or not self._serves(group.group_id):
+    def _start_sessions_of(self, group_id: str, group: ClassicGroup | bytes, effects: Effects, now_ms: int) -> int:
+        """Returns the number of members. A packed group stays packed: a new leader has many."""
+        if not self._serves(group_id):
             return 0
-        members = group.durable.members if group.unbuilt else [m for m in group.members.values() if not m.is_new]
+        members: Sequence[Member | GroupMember]
+        if isinstance(group, bytes):
+            value = decode_group(group).value if group[1] == WITH_MEMBERS else None
+            members = () if value is None else value.members
+        else:
+            members = [] if group.durable is None else [m for m in group.members.values() if not m.is_new]
         for member in members:
-            effects.set_timer(session_timer(group.group_id, member.member_id), member.session_timeout_ms)
+            effects.set_timer(session_timer(group_id, member.member_id), member.session_timeout_ms)
         if len(members) > self._state.config.max_size:
-            if group.unbuilt:
-                group.build()
-            if group.can_rebalance():
-                prepare_rebalance(self._state, group, effects, now_ms)
+            unpacked = self._state.group(group_id)
+            if unpacked is not None and unpacked.can_rebalance():
+                prepare_rebalance(self._state, unpacked, effects, now_ms)
         return len(members)
 
     def begin_sessions(self, group_id: str, now_ms: int) -> Result:
@@ -290,7 +284,7 @@ class GroupCoordinator:
         group = self._state.groups.get(group_id)
         effects = Effects()
         if group is not None:
-            self._start_sessions_of(group, effects, now_ms)
+            self._start_sessions_of(group_id, group, effects, now_ms)
         return effects.result()
 
     def on_unloaded(self) -> tuple[Token, ...]:
@@ -300,21 +294,13 @@ class GroupCoordinator:
         self._deletion_queue.clear()
         self._state.consumers.forget_live()
         parked: list[Token] = []
-        groups = self._state.groups
-        for group in [group for group in groups.values() if not group.is_as_logged()]:
-            parked.extend(_unload(group))
+        for group in [group for group in self._state.groups.values() if isinstance(group, ClassicGroup)]:
+            parked.extend(_parked(group))
             if group.logged:
-                self._restore_as_logged(group)
+                self._state.put_packed(group.group_id, pack_group(group.durable, group.state_timestamp_ms))
             else:
-                del groups[group.group_id]
+                self._state.forget(group.group_id)
         return tuple(parked)
-
-    def _restore_as_logged(self, group: ClassicGroup) -> None:
-        """Replace `group` by its state in the log."""
-        fresh = self._state.add_group(group.group_id, group.state_timestamp_ms)
-        fresh.logged = True
-        if group.durable is not None:
-            fresh.restore(group.durable)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result:
         kind, group_id, member_id = key
@@ -354,9 +340,11 @@ class GroupCoordinator:
             group_id = self._expiry_queue.pop()
             group: ClassicGroup | ConsumerGroup | None = self._state.consumers.groups.get(group_id)
             if group is None:
-                group = self._state.group(group_id)
+                group = self._state.look_at(group_id)
             if group is not None and self._serves(group.group_id):
                 looked_at += 1 + expire_group(self._state, group, effects, now_ms)
+            if isinstance(group, ClassicGroup):
+                self._state.pack_if_settled(group)
         effects.set_timer(EXPIRE_OFFSETS_TIMER, 0 if self._expiry_queue else config.offsets_retention_check_interval_ms)
         return effects.result()
 
@@ -444,16 +432,15 @@ class GroupCoordinator:
         return dict(self._state.group_counts)
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """Returns a group for tests and diagnosis, which must not change it."""
-        return self._state.group(group_id)
+        """Returns a group for tests and diagnosis, which must not change it: it may be a copy."""
+        return self._state.look_at(group_id)
 
     def durable_state(self) -> DurableState:
         """Returns all that replay has built; equal for equal logs."""
         return durable_state(self._state)
 
 
-def _unload(group: ClassicGroup) -> list[Token]:
-    """End the live group. Returns the tokens of its parked joins and syncs."""
+def _parked(group: ClassicGroup) -> list[Token]:
+    """The tokens of its parked joins and syncs."""
     tokens = [token for member in group.members.values() for token in (member.join_token, member.sync_token)]
-    group.transition(GroupEvent.REMOVED, group.state_timestamp_ms)
     return [token for token in tokens if token is not None]

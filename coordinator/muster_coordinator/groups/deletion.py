@@ -41,7 +41,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
 
 def delete_group(state: GroupTables, request: DeleteGroupRequest, token: Token, _now_ms: int) -> Result:
     group_id = request.group_id
-    group = state.group(group_id)
+    group = state.look_at(group_id)
     consumers = state.consumers.groups.get(group_id)
     if consumers is not None:
         code = ErrorCode.NON_EMPTY_GROUP if consumers.members else ErrorCode.NONE
@@ -100,7 +100,7 @@ def offset_delete(state: GroupTables, request: OffsetDeleteRequest, token: Token
     group: ClassicGroup | ConsumerGroup | None = state.consumers.groups.get(request.group_id)
     code = ErrorCode.NONE
     if group is None:
-        classic = group = state.group(request.group_id)
+        classic = group = state.look_at(request.group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if classic is None else _delete_error(classic)
     if group is None or code:
         return Result(response=OffsetDeleteResponse(code))

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.packed import decode_group_head
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from muster_coordinator.groups.tables import GroupTables
+from muster_coordinator.groups.tables import GroupTables, packed_state
 from muster_coordinator.requests.groups import (
     DescribedGroup,
     DescribedMember,
@@ -30,9 +31,11 @@ def list_groups(state: GroupTables, request: ListGroupsRequest, _token: Token, _
     groups: tuple[ListedGroup, ...] = ()
     if not types or _GROUP_TYPE in types:
         groups = tuple(
-            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, _GROUP_TYPE)
-            for group in state.groups.values()
-            if not states or group.state.value.lower() in states
+            [
+                each
+                for each in [_listed(group_id, group) for group_id, group in state.groups.items()]
+                if not states or each.group_state.lower() in states
+            ]
         )
     if not types or _CONSUMER_GROUP_TYPE in types:
         groups += tuple(
@@ -45,8 +48,16 @@ def list_groups(state: GroupTables, request: ListGroupsRequest, _token: Token, _
     return Result(response=ListGroupsResponse(ErrorCode.NONE, groups))
 
 
+def _listed(group_id: str, group: ClassicGroup | bytes) -> ListedGroup:
+    if isinstance(group, bytes):
+        protocol_type, group_state = decode_group_head(group).protocol_type, packed_state(group)
+    else:
+        protocol_type, group_state = group.protocol_type or "", group.state
+    return ListedGroup(group_id, protocol_type, group_state.value, _GROUP_TYPE)
+
+
 def describe_group(state: GroupTables, request: DescribeGroupRequest, _token: Token, _now_ms: int) -> Result:
-    group = state.group(request.group_id)
+    group = state.look_at(request.group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[GroupApi.DESCRIBE_GROUPS, group.state]
     if group is None or code:
         is_other = request.group_id in state.consumers.groups

@@ -32,7 +32,7 @@ class DurableState:
 
 def durable_state(state: GroupTables) -> DurableState:
     """Equal for equal logs."""
-    groups = state.groups
+    groups = {group_id: group for group_id in state.groups if (group := state.look_at(group_id)) is not None}
     offsets = state.offsets
     return DurableState(
         groups={group_id: group.durable for group_id, group in groups.items() if group.durable is not None},

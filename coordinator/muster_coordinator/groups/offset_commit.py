@@ -14,8 +14,9 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.consumer.offset_checks import member_commit_error
+from muster_coordinator.groups.offsets import Unpacked
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
-from muster_coordinator.groups.tables import GroupTables
+from muster_coordinator.groups.tables import WITH_MEMBERS, GroupTables
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
 from muster_coordinator.records.offset_run import OffsetRun
@@ -45,9 +46,7 @@ _PARTITION_BYTES = 4  # the partition ends an OffsetCommitKey
 
 
 def offset_commit(state: GroupTables, request: OffsetCommitRequest, _token: Token, now_ms: int) -> Result:
-    group = state.groups.get(request.group_id)
-    if group is not None and group.unbuilt:
-        group.build()
+    group = _asked_for(state, request.group_id, request.generation_id)
     timers: Timers = ()
     code = 0
     consumers = state.consumers.groups.get(request.group_id)
@@ -55,7 +54,7 @@ def offset_commit(state: GroupTables, request: OffsetCommitRequest, _token: Toke
         code = member_commit_error(state.consumers, consumers, request)
     elif group is None:
         code = _unknown_group_error(request.generation_id, request.api_version)
-    elif request.generation_id < 0 and group.state is _EMPTY:
+    elif isinstance(group, bytes) or (request.generation_id < 0 and group.state is _EMPTY):
         pass  # a simple consumer or an administrator
     else:
         code = _group_error(
@@ -65,17 +64,27 @@ def offset_commit(state: GroupTables, request: OffsetCommitRequest, _token: Toke
             timers = group.members[request.member_id].session_timers
     retention_ms = request.retention_time_ms
     expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
-    topics, records, accepted = _commit_topics(state, group, request.group_id, request.topics, now_ms, expire_ms, code)
+    topics, records, accepted = _commit_topics(
+        state, request.group_id, group is None and consumers is None, request.topics, now_ms, expire_ms, code
+    )
     if not accepted:
         return Result(response=OffsetCommitResponse(topics))
     return Result(records, OffsetCommitResponse(topics), (), timers)
+
+
+def _asked_for(state: GroupTables, group_id: str, generation_id: int) -> ClassicGroup | bytes | None:
+    """The group; packed if it is, has no members, and the commit names no generation: it needs no more then."""
+    group = state.groups.get(group_id)
+    if isinstance(group, bytes) and (generation_id >= 0 or group[1] == WITH_MEMBERS):
+        return state.group(group_id)
+    return group
 
 
 def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _token: Token, now_ms: int) -> Result:
     refusal = refuse(request, state.config)
     if refusal is not None:
         return Result(response=refusal)
-    group = state.group(request.group_id)
+    group = _asked_for(state, request.group_id, request.generation_id)
     consumers = state.consumers.groups.get(request.group_id)
     if request.producer_epoch < state.offsets.producer_epochs.get(request.producer_id, -1):
         code = int(ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -85,13 +94,15 @@ def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _toke
         code = member_commit_error(state.consumers, consumers, request)
     elif group is None:
         code = _unknown_group_error(request.generation_id, 0)
-    elif request.generation_id < 0 and group.state is _EMPTY:
+    elif isinstance(group, bytes) or (request.generation_id < 0 and group.state is _EMPTY):
         code = 0
     else:
         code = _group_error(
             group, request.member_id, request.group_instance_id, request.generation_id, GroupApi.TXN_OFFSET_COMMIT
         )
-    topics, records, accepted = _commit_topics(state, group, request.group_id, request.topics, now_ms, -1, code)
+    topics, records, accepted = _commit_topics(
+        state, request.group_id, group is None and consumers is None, request.topics, now_ms, -1, code
+    )
     if not accepted:
         return Result(response=TxnOffsetCommitResponse(topics))
     transaction = Transaction(request.producer_id, request.producer_epoch)
@@ -100,35 +111,38 @@ def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _toke
 
 def _commit_topics(
     state: GroupTables,
-    group: ClassicGroup | None,
     group_id: str,
+    is_new: bool,
     topics: CommittedTopics,
     now_ms: int,
     expire_ms: int,
     code: int,
 ) -> tuple[CommitResults, list[Records], bool]:
     """Answer and records of the partitions, and whether the commit is accepted: the group takes it, a partition of it
-    exists (if none does, Kafka does not ask the group), and it fits into one batch. Then the group exists too.
+    exists (if none does, Kafka does not ask the group), and it fits into one batch. Then the group exists too; replay
+    makes it where there are records.
 
-    `code` is the group's error, which every partition that exists gets. Those that do not exist come first, as in
-    Kafka, which answers them before it asks the group.
+    `is_new`: no record mentions the group. `code` is the group's error, which every partition that exists gets. Those
+    that do not exist come first, as in Kafka, which answers them before it asks the group.
     """
     has = state.topics.has
     id_of = state.topics.id_of
     max_size = state.config.offset_metadata_max_size
     answers: list[tuple[str, PartitionResults]] = []
     records: list[Records] = []
+    changed = state.offsets.committed.get(group_id)
+    prefixes = changed.key_prefixes if isinstance(changed, Unpacked) else {}
     known = unknown = False
     in_runs = 0  # records, beyond the one that each run counts for in `records`
     for topic, partitions in topics:
-        prefix = None if group is None else group.key_prefixes.get(topic)
+        prefix = prefixes.get(topic)
         topic_id = id_of(topic) if expire_ms == -1 else NO_TOPIC_ID
         if isinstance(partitions, PackedOffsets):
             if not code and expire_ms == -1 and _all_exist(state, topic, partitions):
                 known = True
                 in_runs += len(partitions) - 1
                 if prefix is None:
-                    prefix = _key_prefix(group, group_id, topic)
+                    prefix = _key_prefix(prefixes, group_id, topic)
                 records.append(_run(group_id, topic, prefix, partitions, now_ms, topic_id))
                 answers.append((topic, AcceptedOffsets(partitions)))
                 continue
@@ -147,7 +161,7 @@ def _commit_topics(
             else:
                 codes.append((partition, 0))
                 if prefix is None:
-                    prefix = _key_prefix(group, group_id, topic)
+                    prefix = _key_prefix(prefixes, group_id, topic)
                 if expire_ms != -1:
                     leader_epoch = -1  # the record version with an expire time has no field for it, nor for the id
                 value = OffsetCommitValue(offset, leader_epoch, metadata or "", now_ms, expire_ms, topic_id)
@@ -167,8 +181,11 @@ def _commit_topics(
     count = len(records) + in_runs
     if count * _RECORD_BYTES_MAX > max_bytes and batch_bytes(records) > max_bytes:
         return _too_large(answer), records, False
-    if group is None and group_id not in state.consumers.groups and state.create_group(group_id, now_ms) is None:
-        return _refused(answer, ErrorCode.COORDINATOR_NOT_AVAILABLE), records, False
+    if is_new:
+        if state.is_full:
+            return _refused(answer, ErrorCode.COORDINATOR_NOT_AVAILABLE), records, False
+        if not records:
+            state.add_group(group_id, now_ms)
     state.counters.offset_commits += count
     return answer, records, True
 
@@ -206,11 +223,9 @@ def unknown_first(
     return tuple((topic, tuple(codes)) for topic, codes in merged.items())
 
 
-def _key_prefix(group: ClassicGroup | None, group_id: str, topic: str) -> bytes:
-    """Encode the record key up to the partition, and keep it for the group and topic."""
-    prefix = encode_offset_commit_key(group_id, topic, 0)[:-_PARTITION_BYTES]
-    if group is not None:
-        group.key_prefixes[topic] = prefix
+def _key_prefix(prefixes: dict[str, bytes], group_id: str, topic: str) -> bytes:
+    """Encode the record key up to the partition, and keep it in `prefixes`, those of the group by topic."""
+    prefix = prefixes[topic] = encode_offset_commit_key(group_id, topic, 0)[:-_PARTITION_BYTES]
     return prefix
 
 

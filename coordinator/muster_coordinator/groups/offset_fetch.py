@@ -35,7 +35,9 @@ def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token,
             return Result(response=OffsetFetchResponse(request.group_id, code, ()))
         visible = True
     else:
-        visible = group is not None and not STATE_ERRORS[GroupApi.OFFSET_FETCH, group.state]
+        visible = group is not None and (
+            isinstance(group, bytes) or not STATE_ERRORS[GroupApi.OFFSET_FETCH, group.state]
+        )
     offsets: GroupOffsets = state.offsets.of_group(request.group_id) if visible else {}
     may_be_pending = request.require_stable and request.group_id in state.offsets.open_transactions
     asked: Sequence[tuple[str, Collection[int]]] = (

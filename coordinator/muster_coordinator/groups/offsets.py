@@ -29,14 +29,16 @@ _LOOKED_AT = 2
 
 
 class Unpacked:
-    """Offsets of a group that was changed lately. `changed`: again, since `OffsetStore` last looked."""
+    """Offsets of a group that was changed lately. `changed`: again, since `OffsetStore` last looked. `key_prefixes`:
+    topic -> OffsetCommitKey up to the partition, of topics that it has committed again."""
 
-    __slots__ = ("changed", "group_id", "topics")
+    __slots__ = ("changed", "group_id", "key_prefixes", "topics")
 
     def __init__(self, group_id: str, topics: GroupOffsets) -> None:
         self.group_id = group_id
         self.topics = topics
         self.changed = False
+        self.key_prefixes: dict[str, bytes] = {}
 
 
 def pack(topics: GroupOffsets) -> list[PackedTopic]:
@@ -245,6 +247,15 @@ class OffsetStore:
         """The committed offsets of a group, which has some."""
         of_group = self.committed[group_id]
         return pack(of_group.topics) if isinstance(of_group, Unpacked) else decode_offsets(of_group)
+
+    def restore(self, group_id: str, count: int, packed: bytes) -> None:
+        """Take `count` offsets from a snapshot, which may have others of the group in other parts."""
+        if group_id not in self.committed:
+            self.committed[group_id] = packed
+            self.count += count
+            return
+        for topic, of_topic in unpack(decode_offsets(packed)).items():
+            self.put_all(group_id, topic, of_topic.items())
 
     def get(self, group_id: str, topic: str, partition: int) -> Stored | None:
         return self.of_group(group_id).get(topic, {}).get(partition)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.offsets import OffsetStore
-from muster_coordinator.groups.states import GroupState
+from muster_coordinator.groups.packed import PackedGroup, decode_group, encode_group
+from muster_coordinator.groups.states import GroupEvent, GroupState
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.records.group_metadata import (
     GroupMetadataRecord,
@@ -17,6 +19,12 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_value,
 )
 from muster_coordinator.state_machine import Record
+
+WITH_MEMBERS: Final = 0xC3
+"""The second byte of a packed group that has members: msgpack's true."""
+
+_UNCOUNTED = dict.fromkeys(GroupState, 0)
+"""Where groups count themselves that are only looked at. Nobody reads it."""
 
 
 class Counters:
@@ -33,7 +41,11 @@ class Counters:
 
 class GroupTables:
     """Data of one partition. `groups` are the classic ones; a group id is in one of `groups` and `consumers`.
-    `new_member_suffix` returns the random part of a new member id."""
+    `new_member_suffix` returns the random part of a new member id.
+
+    A group that is as its log has it is packed (`packed`), until a request asks for more than that. The search for
+    expired offsets packs those that are so again. That is no state: only time and memory depend on it.
+    """
 
     __slots__ = ("config", "consumers", "counters", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
 
@@ -48,17 +60,49 @@ class GroupTables:
         self.consumers = consumers
         self.topics = topics
         self.new_member_suffix = new_member_suffix
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, ClassicGroup | bytes] = {}
         self.group_counts = dict.fromkeys(GroupState, 0)
         self.offsets = OffsetStore(config.max_producers, config.unpacked_groups)
         self.counters = Counters()
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """Returns the group with its members, which `groups` alone may hold in encoded form; None if there is none."""
+        """Returns the group, unpacked, for whoever may change it; None if there is none."""
         group = self.groups.get(group_id)
-        if group is not None and group.unbuilt:
-            group.build()
+        if isinstance(group, bytes):
+            self._count_packed(group, -1)
+            group = self.groups[group_id] = unpack_group(group_id, group, self.group_counts)
         return group
+
+    def look_at(self, group_id: str) -> ClassicGroup | None:
+        """Returns the group, for a question: a packed one stays packed."""
+        group = self.groups.get(group_id)
+        if isinstance(group, bytes):
+            return unpack_group(group_id, group, _UNCOUNTED)
+        return group
+
+    def put_packed(self, group_id: str, packed: bytes) -> None:
+        """The group is as its log has it; it takes the place of what was known of it."""
+        self._uncount(self.groups.get(group_id))
+        self.groups[group_id] = packed
+        self._count_packed(packed, 1)
+
+    def forget(self, group_id: str) -> None:
+        """Remove the group, if there is one."""
+        self._uncount(self.groups.pop(group_id, None))
+
+    def _uncount(self, group: ClassicGroup | bytes | None) -> None:
+        if isinstance(group, bytes):
+            self._count_packed(group, -1)
+        elif group is not None:
+            group.transition(GroupEvent.REMOVED, group.state_timestamp_ms)
+
+    def pack_if_settled(self, group: ClassicGroup) -> None:
+        """Pack it if it is as its log has it: an empty group that nobody joins."""
+        if group.is_settled and self.groups.get(group.group_id) is group:
+            self.put_packed(group.group_id, pack_group(group.durable, group.state_timestamp_ms))
+
+    def _count_packed(self, packed: bytes, delta: int) -> None:
+        self.group_counts[packed_state(packed)] += delta
 
     @property
     def is_full(self) -> bool:
@@ -75,6 +119,31 @@ class GroupTables:
         """Returns a new, empty group, however many there are: a replay is never refused."""
         group = self.groups[group_id] = ClassicGroup(group_id, now_ms, self.group_counts)
         return group
+
+    def imply_group(self, group_id: str, now_ms: int) -> None:
+        """The log has an offset of the group, which is not among the classic ones."""
+        if group_id not in self.consumers.groups:
+            self.put_packed(group_id, pack_group(None, now_ms))
+
+
+def pack_group(durable: GroupMetadataValue | None, since_ms: int) -> bytes:
+    """`durable`: its last record; None: only offsets imply it, since `since_ms`."""
+    if durable is None:
+        return encode_group(PackedGroup(False, "", since_ms))
+    return encode_group(PackedGroup(bool(durable.members), durable.protocol_type, -1, durable))
+
+
+def unpack_group(group_id: str, packed: bytes, counts: dict[GroupState, int]) -> ClassicGroup:
+    found = decode_group(packed)
+    group = ClassicGroup(group_id, found.since_ms, counts)
+    group.logged = True
+    if found.value is not None:
+        group.restore(found.value)
+    return group
+
+
+def packed_state(packed: bytes) -> GroupState:
+    return GroupState.STABLE if packed[1] == WITH_MEMBERS else GroupState.EMPTY
 
 
 def group_record(group_id: str, value: GroupMetadataValue | None) -> Record:

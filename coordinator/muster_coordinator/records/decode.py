@@ -84,7 +84,7 @@ class LogDecoder:
     keys of offsets are parsed once. Bounded: a log of ever new names costs no memory, only the parsing.
     """
 
-    NAMES_MAX = 50_000
+    NAMES_MAX = 1_000
 
     def __init__(self) -> None:
         self._names: dict[bytes, tuple[str, str]] = {}  # a key without its partition, which is the end of it

@@ -33,7 +33,7 @@ _TIMESTAMP_AND_COUNT = Struct(">qi")
 _TIMEOUTS = Struct(">ii")
 
 
-class GroupMember(msgspec.Struct, frozen=True, gc=False):
+class GroupMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """`rebalance_timeout_ms` -1 (value version 0): the session timeout counts. `subscription` belongs to the
     group's protocol.
     """
@@ -48,7 +48,7 @@ class GroupMember(msgspec.Struct, frozen=True, gc=False):
     assignment: bytes
 
 
-class GroupMetadataValue(msgspec.Struct, frozen=True, gc=False):
+class GroupMetadataValue(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """`current_state_timestamp_ms` -1: unknown. `protocol_type` "": the group has none."""
 
     protocol_type: str

@@ -1,12 +1,19 @@
-"""Committed offsets of groups that nobody changes are packed, and nothing but memory shows it."""
+"""Groups that nobody asks for are packed, and so are their offsets; nothing but memory shows it."""
 
 from __future__ import annotations
 
-import pytest
-from tests.unit.groups.harness import Harness
+import gc
+import tracemalloc
 
+import msgspec
+import pytest
+from tests.unit.groups.harness import Harness, Topics
+
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.offsets import PACKED_OFFSETS_MAX, OffsetStore, Unpacked
-from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitValue
+from muster_coordinator.groups.tables import group_record
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 
 TOPIC_ID = b"the id of topics"
 
@@ -119,3 +126,124 @@ def test_answers_are_the_same_while_groups_are_packed_between_them() -> None:
     assert len(unpacked(h.coordinator._state.offsets)) == 1
     assert [h.offset(f"g-{group}") for group in range(4)] == [2, 3, 4, 5]
     assert h.restored().durable_state() == h.coordinator.durable_state()
+
+
+def test_memory_of_a_group_that_nobody_asks_for() -> None:
+    """A follower's or a new leader's; Kafka's group of one offset takes 670 bytes."""
+    groups = 5_000
+    coordinator = GroupCoordinator(GroupConfig(unpacked_groups=50), Topics(), lambda: "")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(groups):
+            change = OffsetCommitRecord(f"group-{number:06}", str(b"topic-a", "ascii"), 0, value(1_000 + number))
+            coordinator.replay(change, number, 1_700_000_000_000 + number)
+        gc.collect()
+        each = tracemalloc.get_traced_memory()[0] / groups
+    finally:
+        tracemalloc.stop()
+    assert each < 400
+
+
+def packed_groups(h: Harness) -> set[str]:
+    return {group_id for group_id, group in h.coordinator._state.groups.items() if isinstance(group, bytes)}
+
+
+def stable_group(h: Harness, group_id: str) -> tuple[str, int]:
+    """Returns its member and its generation."""
+    joining = h.join_dynamic(group_id)
+    h.advance(3_000)
+    member_id, generation = joining.response.member_id, joining.response.generation_id
+    h.sync(group_id, generation, member_id, {member_id: b"all"})
+    return member_id, generation
+
+
+def test_new_leader_unpacks_the_groups_that_it_is_asked_for() -> None:
+    h = Harness()
+    members = {group: stable_group(h, group) for group in ("a", "b")}
+    h.commit("simple")
+    h.reload()
+    assert packed_groups(h) == {"a", "b", "simple"}
+    assert {("session", group, member) for group, (member, _) in members.items()} <= set(h.timers)
+    assert h.describe("a").group_state == "Stable"
+    assert h.commit("simple", offset=6) == 0
+    assert packed_groups(h) == {"a", "b", "simple"}, "neither is more than a question"
+    assert h.heartbeat("a", members["a"][1], members["a"][0]) == 0
+    assert h.commit("b", generation_id=members["b"][1], member_id=members["b"][0]) == 0
+    assert packed_groups(h) == {"simple"}
+    h.reload()
+    assert packed_groups(h) == {"a", "b", "simple"}
+
+
+def test_sessions_of_packed_groups_end() -> None:
+    h = Harness()
+    stable_group(h, "a")
+    h.reload()
+    h.advance(70_000)
+    assert h.state("a") == "Empty"
+
+
+def test_emptied_group_is_packed_by_the_search_for_expired_offsets() -> None:
+    h = Harness()
+    member_id, generation = stable_group(h, "a")
+    h.commit("a", generation_id=generation, member_id=member_id)
+    h.advance(1_000)
+    h.leave("a", member_id)
+    before = h.coordinator.durable_state()
+    assert (h.state("a"), packed_groups(h)) == ("Empty", set())
+    h.advance(600_000)
+    assert (h.state("a"), packed_groups(h)) == ("Empty", {"a"})
+    assert h.coordinator.durable_state() == before
+    assert stable_group(h, "a")[1] == generation + 2
+    h.advance(1)
+    assert packed_groups(h) == set()
+
+
+def test_group_that_somebody_joins_is_not_packed() -> None:
+    h = Harness()
+    h.join("a", session_timeout_ms=1_800_000)
+    h.commit("b")
+    assert h.join("b", session_timeout_ms=1_800_000).code == 79
+    h.advance(600_000)
+    assert packed_groups(h) == set()
+
+
+def test_offsets_of_a_group_that_no_record_mentions_are_in_a_snapshot() -> None:
+    h = Harness(check=False)
+    h.commit("a")
+    h._append(group_record("a", None), None)
+    assert "a" not in packed_groups(h)
+    h.commit("a", topics=(("t", ((1, 5, -1, "x" * 5_000),)),))
+    assert h.state("a") == "Empty"
+    assert h.restored().durable_state() == h.coordinator.durable_state()
+    assert h.restored().offset_count == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_snapshot_in_parts_of_any_size(size: int) -> None:
+    h = Harness()
+    stable_group(h, "members")
+    h.commit("large", topics=(("t", tuple((n, n, -1, "") for n in range(5))), ("u", ((0, 9, -1, "text"),))))
+    h.commit("small")
+    restored = h._new()
+    for part in h.coordinator.snapshot(size):
+        restored.check(part)
+        restored.restore(part)
+    assert restored.durable_state() == h.coordinator.durable_state()
+    assert restored.offset_count == h.coordinator.offset_count == 7
+    assert restored.group_counts() == h.coordinator.group_counts()
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        ("g", msgspec.Raw(b"\x93\xc2\xa0\x01"), 0, None),
+        ("g", msgspec.Raw(b"\xdc\x00\x04\xc2\xa0\x01\xc0"), 0, None),
+        ("g", None, 1, []),
+        ("g", None, 1, [["t", 5, []]]),
+        ("g", None, 2, [["t", b"", [[0, 1, 2, -1, "", 3, -1]]]]),
+    ],
+)
+def test_part_that_is_packed_in_another_way_is_no_snapshot(group: tuple[object, ...]) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        Harness().coordinator.check(msgspec.msgpack.encode([[group]]))
