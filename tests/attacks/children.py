@@ -48,11 +48,11 @@ class Child:
             raise HarnessError(f"{self._module} said nothing for {within_s:g} s") from None
         raise HarnessError(f"{self._module} ended: {said[-2000:]}")
 
-    async def told(self, within_s: float) -> str:
+    async def told(self, within_s: float, word: bytes = b"") -> str:
         """What it answers to a line. Raises HarnessError."""
-        self.tell()
+        self.tell(word)
         return await self.line(within_s)
 
-    def tell(self) -> None:
+    def tell(self, word: bytes = b"") -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
+        self._process.stdin.write(word + b"\n")

@@ -48,6 +48,8 @@ def missed(attack: Attack, run: Measured) -> list[str]:
         reasons.append(f"errors afterwards: {_listed(run.after.errors)}")
     if run.after.lost:
         reasons.append(f"{run.after.lost} members lost")
+    if run.after.forgotten:
+        reasons.append(f"acknowledged commits of {run.after.forgotten} members forgotten")
     if run.moved and not attack.disk:
         reasons.append(f"{run.moved} leaderships moved")
     if run.grown > MEMORY_MAX:

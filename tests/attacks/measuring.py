@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.attacks.catalogue import Attack
 from tests.attacks.children import Child
 from tests.attacks.errors import HarnessError
-from tests.attacks.members import Felt
+from tests.attacks.members import RECALL, Felt
 from tests.attacks.places import PARTITIONS, Place, place
 
 from muster_coordinator.calls import CallStatus
@@ -74,7 +74,7 @@ async def _attacked(attack: Attack, attacked: Place, members: Child, attackers: 
     calm_s = time.monotonic() - begun if calm else None
     await _felt(members)
     await asyncio.sleep(AFTER_S)
-    after = await _felt(members)
+    after = await _felt(members, RECALL)
     return Measured(without, beside, after, max(0, most - memory), await _moved(attacked) - moved, calm_s, done)
 
 
@@ -88,8 +88,8 @@ async def _elected(attacked: Place) -> None:
         raise HarnessError(f"no leaders within {CALM_S:g} s") from None
 
 
-async def _felt(members: Child) -> Felt:
-    return Felt(**json.loads(await members.told(ANSWER_S)))
+async def _felt(members: Child, word: bytes = b"") -> Felt:
+    return Felt(**json.loads(await members.told(ANSWER_S, word)))
 
 
 async def _moved(attacked: Place) -> int:

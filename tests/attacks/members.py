@@ -2,7 +2,8 @@
 
 TARGET is a Target as JSON. 64 members, eight to a group, each over a connection of its own, commit every 100 ms and
 heartbeat every 500 ms. The process says `ready` when all are in, then answers each line of its input with one line of
-JSON: what was felt since the line before (Felt). It ends with its input.
+JSON: what was felt since the line before (Felt). After the line `recall` it also says whose acknowledged commits are
+not there any more. It ends with its input.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ REQUEST_TIMEOUT_S = 30.0
 JOIN_TIMEOUT_S = 30.0
 RECONNECT_S = 0.1
 TOPIC = "t"
+RECALL = b"recall"
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27
 OUT = {ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS}
 """Codes that say that the member is not, or soon no more, in its group: nobody joins or leaves of their own accord."""
@@ -44,6 +46,8 @@ class Felt:
     errors: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     """Members that are not in their group any more."""
+    forgotten: int = 0
+    """Members whose last acknowledged commit is not there; only when it is asked for."""
     p50: float = 0.0
     p99: float = 0.0
     longest: float = 0.0
@@ -76,6 +80,7 @@ class Member:
         self.lost = False
         self.waits_since: float | None = None
         self._sent = 0
+        self._acknowledged = 0
 
     async def connect(self) -> None:
         """A login may take longer than a group waits for members."""
@@ -138,7 +143,8 @@ class Member:
             begun = time.monotonic()
             try:
                 self._sent += 1
-                await self._ask(self._commit.next(self._sent, self._sent))
+                if await self._ask(self._commit.next(self._sent, self._sent)) == 0:
+                    self._acknowledged = self._sent
                 if self._sent % COMMITS_TO_A_HEARTBEAT == 0:
                     await self._ask(self._heartbeat.next(self._sent))
             except (OSError, asyncio.IncompleteReadError) as error:
@@ -146,7 +152,22 @@ class Member:
                 await self._reconnect()
             await asyncio.sleep(max(0.0, begun + COMMIT_EVERY_S - time.monotonic()))
 
-    async def _ask(self, request: bytes) -> None:
+    async def has_forgotten(self) -> bool:
+        """Whether the coordinator has an older offset than the last one that it has acknowledged, or one that was never
+        sent. Raises OSError, IncompleteReadError."""
+        at_least = self._acknowledged
+        client = await self._site.client(OWNER)
+        try:
+            m = schema("offset_fetch", 5)
+            topic = m.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(self._number % MEMBERS_OF_GROUP,))
+            answer = await client.call(m.OffsetFetchRequest(group_id=self.group, topics=(topic,)))
+        finally:
+            client.writer.transport.abort()
+        found = answer.topics[0].partitions[0].committed_offset
+        return answer.error_code != 0 or not at_least <= found <= self._sent
+
+    async def _ask(self, request: bytes) -> int:
+        """Returns the error code."""
         self.waits_since = begun = time.monotonic()
         try:
             self._client.writer.write(request)
@@ -156,10 +177,11 @@ class Member:
         finally:
             self.waits_since = None
             self.took.append(time.monotonic() - begun)
-        (code,) = struct.unpack(">h", answer[-2:])  # of both requests: the last field
+        code: int = struct.unpack(">h", answer[-2:])[0]  # of both requests: the last field
         if code:
             self.errors[str(code)] += 1
             self.lost = self.lost or code in OUT
+        return code
 
     async def _reconnect(self) -> None:
         self._client.writer.transport.abort()
@@ -186,7 +208,8 @@ def take(members: list[Member]) -> Felt:
     def at(share: float) -> float:
         return round(1000 * took[min(len(took) - 1, int(share * len(took)))], 2) if took else 0.0
 
-    return Felt(len(took), dict(errors), sum(member.lost for member in members), at(0.5), at(0.99), at(1.0))
+    lost = sum(member.lost for member in members)
+    return Felt(len(took), dict(errors), lost, p50=at(0.5), p99=at(0.99), longest=at(1.0))
 
 
 async def main(target: Target) -> None:
@@ -199,11 +222,14 @@ async def main(target: Target) -> None:
     print("ready", flush=True)
     commands = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
-    while await commands.readline():
+    while line := await commands.readline():
         for task in running:
             if task.done():
                 task.result()
-        print(json.dumps(asdict(take(members))), flush=True)
+        felt = take(members)
+        if line.strip() == RECALL:
+            felt.forgotten = sum(await asyncio.gather(*(member.has_forgotten() for member in members)))
+        print(json.dumps(asdict(felt)), flush=True)
 
 
 if __name__ == "__main__":

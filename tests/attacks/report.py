@@ -13,20 +13,22 @@ from tests.attacks.members import MEMBERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "attacks.md"
 TEXT = Path(__file__).with_name("page.md")
-HEAD = "| attack | what | errors | lost | moved | p99 ms without | beside | times | MiB | as before in s | |"
+HEAD = (
+    "| attack | what | errors | lost | forgotten | moved | p99 ms without | beside | times | MiB | as before in s | |"
+)
 
 
 def row(verdict: Verdict) -> str:
     """Of the table."""
     name, what = verdict.attack.name, verdict.attack.what
     if not verdict.runs:
-        return f"| {name} | {what} | | | | | | | | | {verdict.skipped or '; '.join(verdict.reasons)} |"
+        return f"| {name} | {what} | | | | | | | | | | {verdict.skipped or '; '.join(verdict.reasons)} |"
     run = verdict.middle
     calm = "-" if run.calm_s is None else f"{run.calm_s:.1f}"
     return (
-        f"| {name} | {what} | {sum(run.beside.errors.values())} | {run.after.lost} | {run.moved} "
-        f"| {run.without.p99:.1f} | {run.beside.p99:.1f} | {verdict.ratio:.1f} | {run.grown >> 20} | {calm} "
-        f"| {'**misses**: ' + '; '.join(verdict.reasons) if verdict.reasons else 'keeps all'} |"
+        f"| {name} | {what} | {sum(run.beside.errors.values())} | {run.after.lost} | {run.after.forgotten} "
+        f"| {run.moved} | {run.without.p99:.1f} | {run.beside.p99:.1f} | {verdict.ratio:.1f} | {run.grown >> 20} "
+        f"| {calm} | {'**misses**: ' + '; '.join(verdict.reasons) if verdict.reasons else 'keeps all'} |"
     )
 
 
@@ -58,7 +60,7 @@ def page(verdicts: Sequence[Verdict], seconds: float) -> str:
     text = TEXT.read_text(encoding="utf-8").format(
         members=MEMBERS, ratio=f"{RATIO_MAX:g}", memory=MEMORY_MAX >> 20, how=how, summary=summary(verdicts)
     )
-    rule = "|---|---|" + "---:|" * 8 + "---|"
+    rule = "|---|---|" + "---:|" * 9 + "---|"
     return "\n".join([text, HEAD, rule, *(row(each) for each in verdicts), ""])
 
 

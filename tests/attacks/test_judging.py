@@ -23,6 +23,7 @@ ATTACK, DISK = ATTACKS["idle"], ATTACKS["disk-full"]
         (replace(GOOD, beside=Felt(1000, {"16": 3})), ["errors: 3 x 16"]),
         (replace(GOOD, after=Felt(1000, {"timed out": 1})), ["errors afterwards: 1 x timed out"]),
         (replace(GOOD, after=Felt(1000, {}, lost=2)), ["2 members lost"]),
+        (replace(GOOD, after=Felt(1000, forgotten=3)), ["acknowledged commits of 3 members forgotten"]),
         (replace(GOOD, moved=1), ["1 leaderships moved"]),
         (replace(GOOD, grown=MEMORY_MAX + 1), ["+256 MiB"]),
         (replace(GOOD, calm_s=None), ["not as before afterwards"]),
