@@ -11,6 +11,7 @@ from muster_cli.drive.command import allow_data_loss, drain, fence, move, restar
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
 from muster_cli.mirror.command import mirror
+from muster_cli.moving.command import move_groups, moves
 from muster_cli.oncall.command import bundle, doctor, explain, groups, status
 from muster_cli.pipeline.command import pipeline
 from muster_cli.pipeline.report import report
@@ -57,6 +58,8 @@ cli.add_command(restore)
 cli.add_command(restart)
 cli.add_command(status)
 cli.add_command(ui)
+groups.add_command(move_groups)
+groups.add_command(moves)
 pipeline.add_command(reshard)
 
 

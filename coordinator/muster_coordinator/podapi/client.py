@@ -34,6 +34,7 @@ from muster_coordinator.podapi.models import (
     ResignationsRequest,
     WatchEvent,
 )
+from muster_coordinator.podapi.moves import MoveAnswer, MoveRequest, MovesAnswer
 from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
 from muster_coordinator.podapi.segments import SegmentsAnswer
 from muster_coordinator.podapi.users import AccessAnswer, AccessRequest
@@ -173,6 +174,14 @@ class PodClient:
     async def leases(self, request: LeasesRequest, timeout_s: float = CALL_TIMEOUT_S) -> LeasesAnswer:
         """Raises PodRefusedError (404) if no group can move there."""
         return await self._call("POST", "/v1/leases", LeasesAnswer, request, timeout_s)
+
+    async def move(self, request: MoveRequest, timeout_s: float = 2 * CALL_TIMEOUT_S) -> MoveAnswer:
+        """Raises PodRefusedError: 409 if another pod leads the group's partition, 404 if no group can move there."""
+        return await self._call("POST", "/v1/moves", MoveAnswer, request, timeout_s)
+
+    async def moves(self, timeout_s: float = CALL_TIMEOUT_S) -> MovesAnswer:
+        """Raises PodRefusedError (404) if no group can move there."""
+        return await self._call("GET", "/v1/moves", MovesAnswer, None, timeout_s)
 
     async def segments(self, timeout_s: float = CALL_TIMEOUT_S) -> SegmentsAnswer:
         return await self._call("GET", "/v1/segments", SegmentsAnswer, None, timeout_s)

@@ -1,0 +1,157 @@
+"""Moves groups one after the other, follows each to its end, and prints what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from enum import StrEnum
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from muster_cli.errors import CliError
+from muster_cli.local.data_dir import DataDir
+from muster_cli.local.tls import tls_of
+from muster_cli.moving.pods import GIVEN_UP, NobodyLeadsError, Pods
+from muster_coordinator.podapi.client import PodClient, new_session
+from muster_coordinator.podapi.moves import MoveAnswer, MoveStatus, RoutedGroup
+from muster_coordinator.security.roles import Role
+
+LOOK_S = 0.1
+
+
+class Outcome(StrEnum):
+    MOVED = "moved"
+    ALREADY = "already at Muster"
+    READY = "nothing stands in the way"
+    STAYS = "stays at Kafka"
+    UNKNOWN = "not known"
+
+
+GOOD = (Outcome.MOVED, Outcome.ALREADY, Outcome.READY)
+
+
+class GroupOutcome(msgspec.Struct, frozen=True, rename="camel"):
+    """What `--json` prints of each group. `reasons`: why it is not at Muster. `fenced_ms`: how long it waited."""
+
+    group: str
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+    fenced_ms: int = 0
+
+
+class MovesReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The object that `muster groups moves --json` prints. Its names stay compatible."""
+
+    moves: tuple[MoveStatus, ...]
+    routes: tuple[RoutedGroup, ...]
+
+
+def run_move(data: DataDir, groups: Sequence[str], *, dry_run: bool, timeout_s: float, as_json: bool) -> int:
+    """Returns the exit code. Raises CliError."""
+
+    async def run() -> list[GroupOutcome]:
+        async with _pods(data) as pods:
+            outcomes = []
+            for group in groups:
+                outcomes.append(await move_group(pods, group, dry_run=dry_run, timeout_s=timeout_s))
+                if not as_json:
+                    _say(outcomes[-1])
+            return outcomes
+
+    try:
+        outcomes = asyncio.run(run())
+    except KeyboardInterrupt:
+        click.echo("interrupted: a move that was begun goes on; see `muster groups moves`", err=True)
+        return 130
+    if as_json:
+        click.echo(msgspec.json.encode({"groups": outcomes}))
+    return 0 if all(each.outcome in GOOD for each in outcomes) else 1
+
+
+def run_moves(data: DataDir, *, as_json: bool) -> None:
+    """Raises CliError."""
+
+    async def run() -> MovesReport:
+        async with _pods(data) as pods:
+            return MovesReport(*await pods.moves())
+
+    report = asyncio.run(run())
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+        return
+    table = Table("group", "partition", "now", "fenced ms", "reason", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for move in report.moves:
+        table.add_row(move.group, str(move.partition), move.step, str(move.fenced_ms), move.reason)
+    for route in report.routes:
+        side = "at Muster" if route.at_muster else "at Kafka"
+        table.add_row(route.group, str(route.partition), f"{side}, route {route.epoch}", "", "")
+    Console(highlight=False).print(table)
+
+
+@asynccontextmanager
+async def _pods(data: DataDir) -> AsyncIterator[Pods]:
+    record = data.read_run()
+    alive = [pod for pod in record.pods if pod.alive] if record is not None else []
+    if record is None or not alive:
+        raise CliError(f"nothing runs on {data.root}; start it with: muster local up --data-dir {data.root}")
+    tls = tls_of(data, record, Role.OPERATOR)
+    async with new_session() as session:
+        yield Pods([PodClient(session, pod.name, pod.api_address, tls) for pod in alive])
+
+
+async def move_group(pods: Pods, group: str, *, dry_run: bool, timeout_s: float) -> GroupOutcome:
+    """Ask for the move, and follow it. Raises CliError."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            if await _is_at_muster(pods, group):
+                return GroupOutcome(group, Outcome.ALREADY)
+            return await _moved(pods, group, dry_run)
+    except TimeoutError:
+        said = f"not decided within {timeout_s:.0f} s; see `muster groups moves`"
+        return GroupOutcome(group, Outcome.UNKNOWN, (said,))
+
+
+async def _moved(pods: Pods, group: str, dry_run: bool) -> GroupOutcome:
+    answer = await _asked(pods, group, dry_run=dry_run)
+    if answer.obstacles:
+        return GroupOutcome(group, Outcome.STAYS, answer.obstacles)
+    if answer.move is None:
+        return GroupOutcome(group, Outcome.READY)
+    while True:
+        moves, routes = await pods.moves()
+        latest = next((each for each in reversed(moves) if each.group == group), None)
+        fenced_ms = latest.fenced_ms if latest is not None else 0
+        if any(each.group == group and each.at_muster for each in routes):
+            return GroupOutcome(group, Outcome.MOVED, fenced_ms=fenced_ms)
+        if latest is not None and latest.step == GIVEN_UP:
+            return GroupOutcome(group, Outcome.STAYS, (latest.reason,), fenced_ms)
+        if latest is None:
+            await _asked(pods, group, dry_run=True)  # there is a leader again, and it knows the route or not
+            if await _is_at_muster(pods, group):
+                return GroupOutcome(group, Outcome.MOVED)
+            return GroupOutcome(group, Outcome.STAYS, ("the pod that was moving it has ended: move it again",))
+        await asyncio.sleep(LOOK_S)
+
+
+async def _asked(pods: Pods, group: str, *, dry_run: bool) -> MoveAnswer:
+    while True:
+        try:
+            return await pods.move(group, dry_run=dry_run)
+        except NobodyLeadsError:
+            await asyncio.sleep(LOOK_S)
+
+
+async def _is_at_muster(pods: Pods, group: str) -> bool:
+    _, routes = await pods.moves()
+    return any(each.group == group and each.at_muster for each in routes)
+
+
+def _say(outcome: GroupOutcome) -> None:
+    waited = f", its requests waited {outcome.fenced_ms} ms" if outcome.fenced_ms else ""
+    click.echo(f"{outcome.group}: {outcome.outcome}{waited}")
+    for reason in outcome.reasons:
+        click.echo(f"  {reason}")
