@@ -25,12 +25,13 @@ PREFIX = "mv-"
 FENCES = 5
 
 
-async def until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.02)
-        return
-    raise AssertionError(f"never: {what}")
+async def until(condition: Callable[[], bool], what: object, timeout_s: float = 60.0) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"never: {what}") from None
 
 
 def movable(api: PodApi) -> dict[str, str]:

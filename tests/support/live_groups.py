@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import ConsumerRebalanceListener as AioListener
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.errors import KafkaError
 
 COMMIT_EVERY_S = 0.05
 SESSION_MS = 20_000
@@ -29,6 +30,11 @@ class Member:
         self.errors: list[str] = []
         self.assigned = False
         self.stopped = threading.Event()
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.group}: {len(self.values)} records, {self.commits} commits, revoked {self.revoked}, {self.errors}>"
+        )
 
     def run(self) -> None:
         """Until `stopped`."""
@@ -97,7 +103,11 @@ class Pure(Member, ConsumerRebalanceListener):  # type: ignore[misc]
         )
         consumer.subscribe([self.topic], listener=self)
         while not self.stopped.is_set():
-            found = consumer.poll(timeout_ms=int(COMMIT_EVERY_S * 1000))
+            try:
+                found = consumer.poll(timeout_ms=int(COMMIT_EVERY_S * 1000))
+            except KafkaError as error:  # nobody listens at any address that it knows
+                self.errors.append(repr(error))
+                continue
             self.values += [each.value for records in found.values() for each in records]
             if found:
                 self.commit(consumer.commit)
