@@ -10,7 +10,9 @@ from typing import Any
 
 from tests.conformance.session import CLOSED, NO_ANSWER, Server, Step
 
-_RANDOM = re.compile(r"-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[A-Za-z0-9_-]{22})$")
+_RANDOM = re.compile(
+    r"(-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[A-Za-z0-9_-]{22})|^[A-Za-z0-9_-]{22})$"
+)
 
 # Lists in an order that a server is free to choose (hash maps in Kafka), by API.
 _UNORDERED = {

@@ -38,7 +38,6 @@ VERIFICATION = "transaction.partition.verification.enable"
 """false: the groups' coordinators do not ask those of transactions, and Muster has none."""
 OF_KAFKA = {
     "group.coordinator.rebalance.protocols",
-    "group.consumer.migration.policy",
     AUTHORIZER,
     VERIFICATION,
 }

@@ -151,6 +151,15 @@ class ClassicGroup:
             self.members[stored.member_id].assignment = stored.assignment
         self.transition(GroupEvent.ASSIGNMENT_STORED, timestamp_ms)
 
+    def become(self, value: GroupMetadataValue) -> None:
+        """A group that was one of consumers, whose members and assignments are set: `value` is its first record."""
+        self.durable = value
+        self.logged = True
+        self.counts[self.state] -= 1
+        self.counts[GroupState.STABLE] += 1
+        self.state = GroupState.STABLE
+        self.subscribed_topics = self.compute_subscribed_topics()
+
     def to_value(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
         """The record value of the group as it is; `assignments` (missing ones: empty) replace those of the
         members."""

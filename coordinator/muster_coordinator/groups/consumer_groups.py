@@ -1,61 +1,123 @@
 """Where the two kinds of groups meet: a group id names one of them, and an empty group may become the other.
 
-Members of one kind are refused by a group of the other (Kafka: group.consumer.migration.policy=disabled). Offsets are
-kept alike (ADR 44). Source: GroupMetadataManager and ConsumerGroup of 4.3.1.
+With members it may do so as well (`migration`): members of both protocols are then in one consumer group, unless
+group.consumer.migration.policy says otherwise. Offsets are kept alike. Source: GroupMetadataManager and ConsumerGroup
+of 4.3.1.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.classic_members import join_classic_member
+from muster_coordinator.groups.consumer.config import MigrationPolicy
 from muster_coordinator.groups.consumer.description import describe_consumer_group
 from muster_coordinator.groups.consumer.errors import GroupError
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.heartbeat import consumer_heartbeat, heartbeat_refusal
-from muster_coordinator.groups.consumer.removal import fence, static_member
+from muster_coordinator.groups.consumer.removal import Fence, fence_members, static_member
+from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.deletion import tombstone_group
 from muster_coordinator.groups.effects import Effects
+from muster_coordinator.groups.migration import downgrade, downgrades, end_classic, upgrade
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.groups.tables import GroupTables
+from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.requests import consumer_groups as c
-from muster_coordinator.requests.groups import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
-from muster_coordinator.state_machine import Result, Token
+from muster_coordinator.requests.groups import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
+)
+from muster_coordinator.state_machine import Records, Result, Token
 
 
 def heartbeat_of_consumer(
     state: GroupTables, request: c.ConsumerGroupHeartbeatRequest, token: Token, now_ms: int
 ) -> Result:
-    """A member that joins takes an empty classic group over."""
-    consumers = state.consumers
-    if request.group_id in consumers.groups or heartbeat_refusal(request, consumers.config) is not None:
-        return consumer_heartbeat(consumers, request, token, now_ms)
+    """A member that joins takes an empty classic group over, or is the first consumer in one of classic consumers."""
+    consumers, group_id = state.consumers, request.group_id
+    fence = fencing(state, now_ms)
+    if group_id in consumers.groups or heartbeat_refusal(request, consumers.config) is not None:
+        return consumer_heartbeat(consumers, request, token, now_ms, fence=fence)
     before = Effects()
+    classic = state.group(group_id)
+    group = None
     try:
-        _make_room(state, request, before)
+        if classic is None:
+            if request.member_epoch == c.JOINING_EPOCH and state.is_full:
+                raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups.")
+        elif request.member_epoch != c.JOINING_EPOCH:
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        elif classic.state is GroupState.EMPTY:
+            tombstone_group(classic, before)
+        else:
+            group = upgrade(state, classic, before)
+        result = consumer_heartbeat(consumers, request, token, now_ms, group)
+        if not before.record_count or not result.records:
+            return result
+        if group is not None:
+            _check_size([*before.records, *result.records], state)
     except GroupError as error:
         return Result(response=c.ConsumerGroupHeartbeatResponse(int(error.code), error.message))
-    result = consumer_heartbeat(consumers, request, token, now_ms)
-    if not before.record_count or not result.records:
-        return result
+    if classic is not None and group is not None:
+        end_classic(classic, before)
     first = before.result()
-    return Result([*first.records, *result.records], result.response, result.replies, [*first.timers, *result.timers])
+    return Result(
+        [*first.records, *result.records],
+        result.response,
+        [*first.replies, *result.replies],
+        [*first.timers, *result.timers],
+    )
 
 
-def _make_room(state: GroupTables, request: c.ConsumerGroupHeartbeatRequest, effects: Effects) -> None:
-    """For a new group. Raises GroupError."""
-    group_id = request.group_id
-    classic = state.group(group_id)
-    if classic is None:
-        if request.member_epoch == c.JOINING_EPOCH and state.is_full:
-            raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups.")
-        return
-    if request.member_epoch != c.JOINING_EPOCH:
-        raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    if classic.state is not GroupState.EMPTY:
-        raise GroupError(
-            ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled.",
-        )
-    tombstone_group(classic, effects)
+def _check_size(records: list[Records], state: GroupTables) -> None:
+    """What must be one batch is. Raises GroupError, with what Kafka's append answers."""
+    if batch_bytes(records) > state.config.max_record_bytes:
+        raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records do not fit into one batch.")
+
+
+# -- members of the classic protocol in a consumer group --------------------------------------------------------------
+
+
+def join_consumers(
+    state: GroupTables, group: ConsumerGroup, request: JoinGroupRequest, token: Token, now_ms: int
+) -> Result:
+    """JoinGroup to a consumer group that has members."""
+    if state.consumers.config.policy is MigrationPolicy.DISABLED:
+        return Result(response=JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    to_classic = partial(_become_classic, state, now_ms) if downgrades(state, len(group.members)) else None
+    result = join_classic_member(state.consumers, group, request, token, now_ms, to_classic)
+    try:
+        _check_size([*result.records], state)
+    except GroupError as error:
+        return Result(response=JoinGroupResponse(error_code=error.code))
+    return result
+
+
+def _become_classic(state: GroupTables, now_ms: int, group: ConsumerGroup, rebalance: bool, effects: Effects) -> None:
+    downgrade(state, group, (), rebalance, effects, now_ms)
+
+
+def fencing(state: GroupTables, now_ms: int) -> Fence:
+    """Puts members out of a consumer group, which becomes a classic one if only classic members remain."""
+    return partial(_fence, state, now_ms)
+
+
+def _fence(
+    state: GroupTables, now_ms: int, consumers: ConsumerTables, group: ConsumerGroup, ids: list[str], effects: Effects
+) -> None:
+    if group.is_classic_without(ids) and downgrades(state, len(group.members) - len(ids)):
+        try:
+            downgrade(state, group, ids, True, effects, now_ms)
+            return
+        except GroupError:
+            pass  # what no classic group can be goes on as it is
+    fence_members(consumers, group, ids, effects)
 
 
 def describe_consumers(
@@ -69,8 +131,10 @@ def describe_consumers(
     return describe_consumer_group(state.consumers, request, token, now_ms)
 
 
-def leave_consumers(state: GroupTables, group: ConsumerGroup, request: LeaveGroupRequest, token: Token) -> Result:
-    """LeaveGroup of an administrator: one rebalance for the whole batch."""
+def leave_consumers(
+    state: GroupTables, group: ConsumerGroup, request: LeaveGroupRequest, token: Token, now_ms: int
+) -> Result:
+    """LeaveGroup, of a classic member or an administrator: one rebalance for the whole batch."""
     effects = Effects(token)
     leaving: dict[str, None] = {}
     left = []
@@ -82,7 +146,7 @@ def leave_consumers(state: GroupTables, group: ConsumerGroup, request: LeaveGrou
             code = error.code
         left.append(LeftMember(member.member_id, member.group_instance_id, code))
     if leaving:
-        fence(state.consumers, group, list(leaving), effects)
+        _fence(state, now_ms, state.consumers, group, list(leaving), effects)
     return effects.answer(LeaveGroupResponse(ErrorCode.NONE, tuple(left)))
 
 

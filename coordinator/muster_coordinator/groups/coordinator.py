@@ -21,10 +21,9 @@ from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer.expressions import take_resolved
 from muster_coordinator.groups.consumer.group import CONSUMER_GROUP_STATES, ConsumerGroup
-from muster_coordinator.groups.consumer.removal import on_rebalance_timer, start_timers
-from muster_coordinator.groups.consumer.removal import on_session_timer as on_consumer_session_timer
+from muster_coordinator.groups.consumer.removal import on_member_timer, on_rebalance_timer, start_timers
 from muster_coordinator.groups.consumer.tables import ConsumerTables, without_topics
-from muster_coordinator.groups.consumer_groups import describe_consumers, heartbeat_of_consumer
+from muster_coordinator.groups.consumer_groups import describe_consumers, fencing, heartbeat_of_consumer
 from muster_coordinator.groups.deletion import (
     delete_group,
     delete_partitions,
@@ -209,6 +208,10 @@ class GroupCoordinator:
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None, timestamp_ms: int) -> None:
         if value is None:
             self._state.forget(group_id)
+            return
+        converted = self._state.converted.pop(group_id, None)
+        if converted is not None:
+            self._state.groups[group_id] = converted
         elif self._active and self._serves(group_id):
             group = self._state.group(group_id) or self._state.add_group(group_id, timestamp_ms)
             group.settle(value, timestamp_ms)
@@ -312,10 +315,10 @@ class GroupCoordinator:
         if key == START_SESSIONS_TIMER:
             self._start_sessions(effects, now_ms)
             return effects.result()
-        if kind == "consumer-session":
-            return on_consumer_session_timer(self._state.consumers, group_id, member_id)
         if kind == "consumer-rebalance":
-            return on_rebalance_timer(self._state.consumers, group_id, member_id)
+            return on_rebalance_timer(self._state.consumers, group_id, member_id, fencing(self._state, now_ms))
+        if kind in ("consumer-session", "consumer-join", "consumer-sync"):
+            return on_member_timer(self._state.consumers, group_id, member_id, fencing(self._state, now_ms))
         group = self._state.group(group_id)
         if group is None:
             return NOTHING

@@ -58,6 +58,11 @@ class Effects:
     def record_count(self) -> int:
         return len(self._records)
 
+    @property
+    def records(self) -> list[Record]:
+        """Those so far; nobody changes the list."""
+        return self._records
+
     def record(self, record: Record) -> None:
         self._records.append(record)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.consumer.classic_members import heartbeat_classic_member
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
@@ -12,11 +13,14 @@ from muster_coordinator.state_machine import Result, Token
 _OK = HeartbeatResponse(ErrorCode.NONE)
 
 
-def heartbeat(state: GroupTables, request: HeartbeatRequest, _token: Token, _now_ms: int) -> Result:
+def heartbeat(state: GroupTables, request: HeartbeatRequest, token: Token, _now_ms: int) -> Result:
     if not request.group_id:
         return Result(response=HeartbeatResponse(ErrorCode.INVALID_GROUP_ID))
     group = state.group(request.group_id)
     if group is None:
+        consumers = state.consumers.groups.get(request.group_id)
+        if consumers is not None:
+            return heartbeat_classic_member(state.consumers, consumers, request, token)
         return Result(response=HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
     code = _member_error(group, request)
     if code:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import join_refusal
 from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.consumer_groups import join_consumers
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.member import Member, protocol_bytes
 from muster_coordinator.groups.rebalance import (
@@ -33,10 +34,10 @@ def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_
     refusal = join_refusal(request, state.config)
     if refusal is not None:
         return Result(response=refusal)
-    effects = Effects(token)
     consumers = state.consumers.groups.get(request.group_id)
     if consumers is not None and consumers.members:
-        return effects.answer(_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        return join_consumers(state, consumers, request, token, now_ms)
+    effects = Effects(token)
     group = state.group(request.group_id)
     created = group is None
     if group is None:

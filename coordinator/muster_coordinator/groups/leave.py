@@ -18,7 +18,7 @@ def leave_group(state: GroupTables, request: LeaveGroupRequest, token: Token, no
         return Result(response=LeaveGroupResponse(ErrorCode.INVALID_GROUP_ID))
     consumers = state.consumers.groups.get(request.group_id)
     if consumers is not None:
-        return leave_consumers(state, consumers, request, token)
+        return leave_consumers(state, consumers, request, token, now_ms)
     group = state.group(request.group_id)
     if group is None:
         unknown = tuple(_left(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members)

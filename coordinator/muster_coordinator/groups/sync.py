@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import sync_refusal
 from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.consumer.classic_members import sync_classic_member
 from muster_coordinator.groups.effects import Effects, sync_timer
 from muster_coordinator.groups.member import Member
 from muster_coordinator.groups.rebalance import prepare_rebalance, reset_assignments, set_session_timer
@@ -21,6 +22,9 @@ def sync_group(state: GroupTables, request: SyncGroupRequest, token: Token, now_
         return Result(response=refusal)
     group = state.group(request.group_id)
     if group is None:
+        consumers = state.consumers.groups.get(request.group_id)
+        if consumers is not None:
+            return sync_classic_member(state.consumers, consumers, request, token)
         return Result(response=SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
     code = _sync_error(group, request)
     if code:

@@ -41,13 +41,24 @@ class Counters:
 
 class GroupTables:
     """Data of one partition. `groups` are the classic ones; a group id is in one of `groups` and `consumers`.
-    `new_member_suffix` returns the random part of a new member id.
+    `converted`: live groups whose first records are about to be replayed, of a leader. `new_member_suffix` returns the
+    random part of a new member id.
 
     A group that is as its log has it is packed (`packed`), until a request asks for more than that. The search for
     expired offsets packs those that are so again. That is no state: only time and memory depend on it.
     """
 
-    __slots__ = ("config", "consumers", "counters", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
+    __slots__ = (
+        "config",
+        "consumers",
+        "converted",
+        "counters",
+        "group_counts",
+        "groups",
+        "new_member_suffix",
+        "offsets",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -61,6 +72,7 @@ class GroupTables:
         self.topics = topics
         self.new_member_suffix = new_member_suffix
         self.groups: dict[str, ClassicGroup | bytes] = {}
+        self.converted: dict[str, ClassicGroup] = {}
         self.group_counts = dict.fromkeys(GroupState, 0)
         self.offsets = OffsetStore(config.max_producers, config.unpacked_groups)
         self.counters = Counters()

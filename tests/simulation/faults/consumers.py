@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.simulation.faults.fault import Fault
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import consumer_groups as consumer_groups_module
 from muster_coordinator.groups import coordinator as coordinator_module
 from muster_coordinator.groups import offset_commit as commit_module
 from muster_coordinator.groups import snapshot as snapshot_module
@@ -15,9 +16,11 @@ from muster_coordinator.groups.consumer import heartbeat as heartbeat_module
 from muster_coordinator.groups.consumer import offset_checks as offset_checks_module
 from muster_coordinator.groups.consumer import reconciliation as reconciliation_module
 from muster_coordinator.groups.consumer import removal as removal_module
+from muster_coordinator.groups.consumer import step as step_module
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.heartbeat import _Heartbeat
 from muster_coordinator.groups.consumer.member import NEW_MEMBER, NO_MEMBER_VALUE, Member
+from muster_coordinator.groups.consumer.step import Step
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.effects import Effects
 from muster_coordinator.groups.member import Member as ClassicMember
@@ -41,7 +44,7 @@ _parts = snapshot_module._parts
 _set_current = ConsumerGroup._set_current
 _set_session_timeout = ClassicMember.set_session_timeout
 _run = _Heartbeat.run
-_bump = _Heartbeat._bump
+_bump = Step.bump
 _find_static = _Heartbeat._find_static_member
 _replay = ConsumerGroup.replay
 
@@ -78,7 +81,7 @@ def _unreleased(self: Any, member_id: str, instance_id: str) -> Member:
         return _find_static(self, member_id, instance_id)
     if old.member_id == member_id:
         return self._group.member(member_id) or Member(member_id, NO_MEMBER_VALUE, NEW_MEMBER)
-    return self._replace(old, member_id)  # type: ignore[no-any-return]
+    return self.replace(old, member_id)  # type: ignore[no-any-return]
 
 
 def _does_not_renew(self: Any) -> Result:
@@ -97,7 +100,7 @@ def _expires_members(state: Any, group: Any, effects: Effects, now_ms: int) -> i
     return _expire_group(state, group, effects, now_ms)
 
 
-def _stays(state: Any, request: Any, token: Any) -> Result:
+def _stays(state: Any, request: Any, token: Any, fence: Any) -> Result:
     return Result(response=ConsumerGroupHeartbeatResponse(0, None, request.member_id, request.member_epoch))
 
 
@@ -105,12 +108,12 @@ def _same_hash(group: ConsumerGroup, topics: Any, *arguments: Any, **more: Any) 
     return group.metadata_hash or _metadata_hash(group, topics, *arguments, **more)
 
 
-_metadata_hash = heartbeat_module.metadata_hash
+_metadata_hash = step_module.metadata_hash
 
 
 def _fences_quietly(state: Any, group: ConsumerGroup, member_ids: list[str], effects: Effects) -> None:
     for member_id in member_ids:
-        removal_module.forget_member(group, member_id, effects)
+        removal_module.forget_member(state, group, member_id, effects)
     effects.record(group.record(METADATA_TYPE, ConsumerGroupMetadataValue(group.epoch, group.metadata_hash)))
 
 
@@ -156,24 +159,22 @@ CONSUMER_FAULTS = {
     "a partition is given on before it was given back": Fault(
         QUICK, reconciliation_module, "_has_any", lambda reported, partitions: False
     ),
-    "a partition that somebody has is given away": Fault(QUICK, heartbeat_module, "reconcile", _without_owners),
+    "a partition that somebody has is given away": Fault(QUICK, step_module, "reconcile", _without_owners),
     "member epoch is not checked at a commit": Fault(QUICK, commit_module, "member_commit_error", lambda *arguments: 0),
     "an epoch of before is good for every commit": Fault(
         LATE, offset_checks_module, "_had_since", lambda current, topic_id, partition, epoch: True
     ),
     "targets are forgotten at a failover": Fault(QUICK, GroupCoordinator, "on_loaded", _forgets_targets),
-    "group epoch stays when a subscription changes": Fault(QUICK, _Heartbeat, "_bump", _unbumped),
-    "group epoch stays when a member goes": Fault(QUICK, removal_module, "fence", _fences_quietly),
+    "group epoch stays when a subscription changes": Fault(QUICK, Step, "bump", _unbumped),
+    "group epoch stays when a member goes": Fault(QUICK, consumer_groups_module, "fence_members", _fences_quietly),
     "static member is replaced before it left": Fault(QUICK, _Heartbeat, "_find_static_member", _unreleased),
     "heartbeat of a consumer does not renew its session": Fault(QUICK, _Heartbeat, "run", _does_not_renew),
     "expiry removes a group that has members": Fault(LATE, coordinator_module, "expire_group", _expires_members),
-    "session time-out of a consumer never fires": Fault(
-        QUICK, coordinator_module, "on_consumer_session_timer", _no_result
-    ),
+    "session time-out of a consumer never fires": Fault(QUICK, coordinator_module, "on_member_timer", _no_result),
     "sessions of consumers do not start after a load": Fault(QUICK, coordinator_module, "start_timers", _nothing),
     "rebalance time-out of a consumer never fires": Fault(LATE, coordinator_module, "on_rebalance_timer", _no_result),
     "leave of a consumer is forgotten": Fault(QUICK, heartbeat_module, "leave", _stays),
-    "a topic that grows is not seen": Fault(QUICK, heartbeat_module, "metadata_hash", _same_hash),
+    "a topic that grows is not seen": Fault(QUICK, step_module, "metadata_hash", _same_hash),
     "current assignments are not replayed": Fault(QUICK, ConsumerGroup, "_set_current", _own_first),
     "target assignments are not replayed": Fault(QUICK, ConsumerGroup, "replay", _without_targets),
     "tombstones of consumers are not replayed": Fault(QUICK, ConsumerGroup, "_forget", _nothing),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.groups.test_two_kinds import CONFIG, TwoKinds
+from tests.unit.groups.two_kinds import CONFIG, TwoKinds
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import configs as f

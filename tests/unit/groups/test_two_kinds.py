@@ -2,65 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
-from tests.unit.groups.consumer.consumer_harness import Resolving, Topics, id_of, request
-from tests.unit.groups.harness import Harness, Pending, subscription
+from tests.unit.groups.consumer.consumer_harness import id_of, request
+from tests.unit.groups.harness import subscription
+from tests.unit.groups.two_kinds import TwoKinds
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
-from muster_coordinator.groups.consumer.tables import ConsumerTables
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 
-
-class PendingResolving(Resolving):
-    def attempt(self, request: c.RegexesToResolve) -> Any:
-        return Pending(request)
-
-
-CONFIG = ConsumerGroupConfig(assignment_interval_ms=0)
-
-
-@dataclass
-class TwoKinds(Harness):
-    """`consumer_config`: of coordinators that are made from now on."""
-
-    consumer_config: ConsumerGroupConfig = CONFIG
-
-    def _new(self) -> GroupCoordinator:
-        if not hasattr(self, "consumer_topics"):
-            self.consumer_topics = Topics(t=2)
-        tables = ConsumerTables(self.consumer_config, self.consumer_topics, PendingResolving(), lambda: "made")
-        return GroupCoordinator(self.config, self.topics, lambda: f"{next(self._suffix):03}", consumers=tables)
-
-    def beat(self, member_id: str, epoch: int, **fields: Any) -> c.ConsumerGroupHeartbeatResponse:
-        response = self.send(request(member_id, epoch, **fields)).response
-        assert isinstance(response, c.ConsumerGroupHeartbeatResponse)
-        assert self.restored().durable_state() == self.coordinator.durable_state()
-        return response
-
-    def join_consumer(self, member_id: str = "a", **fields: Any) -> c.ConsumerGroupHeartbeatResponse:
-        values = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "topic_partitions": ()}
-        return self.beat(member_id, 0, **{**values, **fields})
-
-    def listed(self, **filters: Any) -> list[tuple[str, str, str, str]]:
-        response = self.send(m.ListGroupsRequest(**filters)).response
-        return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups]
-
-    def described(self) -> c.DescribedConsumerGroup:
-        response = self.send(c.DescribeConsumerGroupRequest("g")).response
-        assert isinstance(response, c.DescribedConsumerGroup)
-        return response
-
-    def fetched(self, member_id: str | None, epoch: int) -> tuple[int, int]:
-        """(error code of the group, offset or -1)"""
-        response = self.send(m.OffsetFetchRequest("g", member_id, epoch, (("t", (0,)),), False)).response
-        return response.error_code, response.topics[0][1][0][1] if response.topics else -1
+DISABLED = ConsumerGroupConfig(assignment_interval_ms=0, migration_policy="disabled")
 
 
 @pytest.fixture
@@ -97,8 +50,9 @@ def test_classic_group_is_not_described_as_a_consumer_group(h: TwoKinds) -> None
     assert (described.error_code, described.error_message) == (69, "Group g is not a consumer group.")
 
 
-def test_member_of_one_kind_is_refused_by_a_group_of_the_other(h: TwoKinds) -> None:
+def test_member_of_one_kind_is_refused_by_a_group_of_the_other() -> None:
     """[migration policy disabled; KAFKA-20640]"""
+    h = TwoKinds(consumer_config=DISABLED)
     h.join_consumer()
     refused = h.join("g")
     assert (refused.code, refused.response.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from muster_coordinator.groups.consumer.assignors.table import ASSIGNORS
 
@@ -22,9 +23,33 @@ def parse_assignors(text: str) -> tuple[str, ...]:
     return names
 
 
-def _assignors() -> str:
-    metadata = {"kafka": "group.consumer.assignors", "check": parse_assignors}
-    value: str = field(default=",".join(ASSIGNORS), metadata=metadata)
+class MigrationPolicy(Enum):
+    """Whether a group of one protocol becomes one of the other while it has members, as Kafka names it."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+def parse_policy(text: str) -> MigrationPolicy:
+    """Case does not matter, as in Kafka. Raises ValueError."""
+    try:
+        return MigrationPolicy(text.lower())
+    except ValueError:
+        raise ValueError(f"{text!r} is not one of {', '.join([each.value for each in MigrationPolicy])}") from None
+
+
+def _text(default: str, kafka_name: str, check: Callable[[str], object]) -> str:
+    value: str = field(default=default, metadata={"kafka": kafka_name, "check": check})
     return value
 
 
@@ -54,8 +79,14 @@ class ConsumerGroupConfig:
     max_size: int = _setting(2_147_483_647, "group.consumer.max.size")
     """Members that one group may have; a further one gets GROUP_MAX_SIZE_REACHED."""
 
-    assignors: str = _assignors()
+    assignors: str = _text(",".join(ASSIGNORS), "group.consumer.assignors", parse_assignors)
     """Assignors that members may ask for, between commas: uniform, range. The first is taken when none asks."""
+
+    migration_policy: str = _text(MigrationPolicy.BIDIRECTIONAL.value, "group.consumer.migration.policy", parse_policy)
+    """Whether members of both protocols may be in one group, so that an application is moved while it runs.
+    `upgrade`: a group of classic consumers becomes a consumer group when a member of the consumer protocol joins.
+    `downgrade`: it becomes a classic one when the last such member leaves. `bidirectional`: both. `disabled`: neither,
+    and classic members are refused by a consumer group that has members."""
 
     assignment_interval_ms: int = _setting(1_000, "group.consumer.assignment.interval.ms", 0)
     """Least time (ms) between two target assignments of a group (KIP-1263). 0: none."""
@@ -79,6 +110,10 @@ class ConsumerGroupConfig:
             least, greatest = bounds_of(self, setting)
             if least > greatest:
                 raise ValueError(f"min_{setting} ({least}) is above max_{setting} ({greatest})")
+
+    @property
+    def policy(self) -> MigrationPolicy:
+        return parse_policy(self.migration_policy)
 
     @property
     def assignor_names(self) -> tuple[str, ...]:

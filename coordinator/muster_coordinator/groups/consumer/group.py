@@ -3,10 +3,11 @@ it; what it needs of the past is in the records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from muster_coordinator.groups.consumer.assignors.spec import NO_ASSIGNMENT, Assignment
 from muster_coordinator.groups.consumer.member import NEW_MEMBER, Current, Member, Owned, current_of
+from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from muster_coordinator.records.consumer_group import (
     CURRENT_TYPE,
     MEMBER_TYPE,
@@ -39,6 +40,8 @@ class ConsumerGroup:
     may have one of them without the others."""
 
     __slots__ = (
+        "classic_count",
+        "classic_protocols",
         "current",
         "epoch",
         "group_id",
@@ -67,6 +70,8 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.regex_members: dict[str, int] = {}  # expression -> members that subscribe to it
         self.topic_members: dict[str, int] = {}  # topic -> members that subscribe to it by name
+        self.classic_count = 0  # members of the classic protocol
+        self.classic_protocols: dict[str, int] = {}  # protocol name -> classic members that support it
         self.owners: dict[bytes, dict[int, str]] = {}  # topic id -> partition -> member id
 
     def __repr__(self) -> str:
@@ -100,6 +105,19 @@ class ConsumerGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topic_members or any(topic in resolved.topics for resolved in self.regexes.values())
+
+    def is_classic_without(self, member_ids: Iterable[str]) -> bool:
+        """Whether members remain once these are gone, and all of them use the classic protocol."""
+        gone = [self.members[member_id].classic is None for member_id in member_ids]
+        return len(gone) < len(self.members) and len(self.members) - self.classic_count == sum(gone)
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a classic member with these protocols can be in the group: one of them is supported by all classic
+        members, or there are none."""
+        counts = self.classic_protocols
+        return protocol_type == CONSUMER_PROTOCOL_TYPE and any(
+            counts.get(name, 0) == self.classic_count for name in names
+        )
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -189,6 +207,10 @@ class ConsumerGroup:
             add(self.topic_members, topic, delta)
         if value.subscribed_topic_regex:
             add(self.regex_members, value.subscribed_topic_regex, delta)
+        if value.classic is not None:
+            self.classic_count += delta
+            for name, _ in value.classic.supported_protocols:
+                add(self.classic_protocols, name, delta)
 
     def _set_current(self, member_id: str, current: Current | None) -> None:
         before = self.current.pop(member_id, None)

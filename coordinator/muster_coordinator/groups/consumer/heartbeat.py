@@ -7,36 +7,23 @@ the member a step towards its own. Source: GroupMetadataManager#consumerGroupHea
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.consumer.assignors.spec import Assignment
 from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
 from muster_coordinator.groups.consumer.errors import GroupError
 from muster_coordinator.groups.consumer.expressions import RegexChange, change_regex, to_look_for
-from muster_coordinator.groups.consumer.group import FIRST_EPOCH, ConsumerGroup
-from muster_coordinator.groups.consumer.member import (
-    NEW_MEMBER,
-    NO_MEMBER_VALUE,
-    NO_PARTITIONS,
-    UNREVOKED_PARTITIONS,
-    Current,
-    Member,
+from muster_coordinator.groups.consumer.group import ConsumerGroup
+from muster_coordinator.groups.consumer.member import NEW_MEMBER, NO_MEMBER_VALUE, NO_PARTITIONS, Current, Member
+from muster_coordinator.groups.consumer.removal import (
+    Fence,
+    fence_members,
+    leave,
+    static_member,
+    stop_waiting,
+    unknown_member,
 )
-from muster_coordinator.groups.consumer.reconciliation import Goal, reconcile
-from muster_coordinator.groups.consumer.removal import forget_member, leave, static_member, unknown_member
-from muster_coordinator.groups.consumer.subscriptions import ids_of, metadata_hash, names_of
-from muster_coordinator.groups.consumer.tables import ConsumerTables, rebalance_timer, session_timer
-from muster_coordinator.groups.consumer.target import compute_target, is_due
+from muster_coordinator.groups.consumer.step import Step, check_room
+from muster_coordinator.groups.consumer.tables import ConsumerTables, session_timer
 from muster_coordinator.groups.effects import Effects
-from muster_coordinator.records.consumer_group import (
-    CURRENT_TYPE,
-    MEMBER_TYPE,
-    METADATA_TYPE,
-    TARGET_MEMBER_TYPE,
-    TARGET_METADATA_TYPE,
-    ConsumerGroupMemberValue,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupTargetMemberValue,
-    ConsumerGroupTargetMetadataValue,
-)
+from muster_coordinator.records.consumer_group import MEMBER_TYPE, ConsumerGroupMemberValue
 from muster_coordinator.requests.consumer_groups import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -91,36 +78,54 @@ def _join_error(request: ConsumerGroupHeartbeatRequest) -> str | None:
 
 
 def consumer_heartbeat(
-    state: ConsumerTables, request: ConsumerGroupHeartbeatRequest, token: Token, now_ms: int
+    state: ConsumerTables,
+    request: ConsumerGroupHeartbeatRequest,
+    token: Token,
+    now_ms: int,
+    group: ConsumerGroup | None = None,
+    fence: Fence = fence_members,
 ) -> Result:
+    """`group`: the one that the group will be by records that are not replayed yet; None: the one that there is."""
     try:
         refusal = heartbeat_refusal(request, state.config)
         if refusal is not None:
             raise refusal
         if request.member_epoch < JOINING_EPOCH:
-            return leave(state, request, token)
-        return _Heartbeat(state, request, token, now_ms).run()
+            return leave(state, request, token, fence)
+        return _Heartbeat(state, group or _find_group(state, request), request, token, now_ms).run()
     except GroupError as error:
         return Result(response=ConsumerGroupHeartbeatResponse(int(error.code), error.message))
 
 
-class _Heartbeat:
+def _find_group(state: ConsumerTables, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+    group_id = request.group_id
+    group = state.groups.get(group_id)
+    if group is not None:
+        return group
+    if request.member_epoch != JOINING_EPOCH:
+        raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+    return ConsumerGroup(group_id)  # its records make it one of the groups
+
+
+class _Heartbeat(Step):
     """One heartbeat of a member that is in the group, or joins it."""
 
     def __init__(
-        self, state: ConsumerTables, request: ConsumerGroupHeartbeatRequest, token: Token, now_ms: int
+        self,
+        state: ConsumerTables,
+        group: ConsumerGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        token: Token,
+        now_ms: int,
     ) -> None:
-        self._state, self._request, self._now_ms = state, request, now_ms
-        self._config = state.config_of(request.group_id)
+        super().__init__(state, group, Effects(token), now_ms)
+        self._request = request
         self._joins = request.member_epoch == JOINING_EPOCH
-        self._effects = Effects(token)
-        self._group = self._find_group()
-        self._replaced: str | None = None  # the member id that a static member had before
-        self._target: Assignment | None = None  # what the replaced member was meant to have
 
     def run(self) -> Result:
         """Raises GroupError."""
         state, group, effects = self._state, self._group, self._effects
+        check_room(state, group, self._request.member_id)
         member = self._find_member()
         value = self._updated(member.value)
         if value != member.value:
@@ -128,17 +133,12 @@ class _Heartbeat:
         renamed = value.subscribed_topic_names != member.value.subscribed_topic_names
         regex_change = change_regex(group, member.value, value, effects)
         regexes = to_look_for(state, group, member.value, value, self._now_ms)
-        epoch = self._bump(member, value, renamed or regex_change is RegexChange.RESOLVED)
-        target_epoch, target = self._aim(member, value, epoch)
-        goal = Goal(
-            target_epoch,
-            target,
-            frozenset(ids_of(names_of(value, group.regexes), state.topics)),
-            renamed or regex_change is not RegexChange.NONE,
-            group.owners,
-        )
-        current = reconcile(member.current, goal, self._request.topic_partitions)
-        self._record_current(member, value, current)
+        epoch = self.bump(member, value, renamed or regex_change is RegexChange.RESOLVED)
+        resubscribed = renamed or regex_change is not RegexChange.NONE
+        aim = self.aim(member, value, epoch)
+        current = self.advance(member, value, aim, resubscribed, self._request.topic_partitions)
+        if member.value.classic is not None:
+            stop_waiting(state, group.group_id, member.member_id, effects)
         effects.set_timer(session_timer(group.group_id, member.member_id), self._config.session_timeout_ms)
         live = state.live(group.group_id)
         live.checked_version = state.topics.version
@@ -148,22 +148,7 @@ class _Heartbeat:
             effects.reply(state.regexes.attempt(asked), None)
         return effects.answer(self._response(member, current))
 
-    # -- group and member ----------------------------------------------------------------------------------------------
-
-    def _find_group(self) -> ConsumerGroup:
-        group_id, member_id = self._request.group_id, self._request.member_id
-        group = self._state.groups.get(group_id)
-        if group is None:
-            if not self._joins:
-                raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-            return ConsumerGroup(group_id)  # its records make it one of the groups
-        max_size = self._state.config.max_size
-        if len(group.members) >= max_size and member_id not in group.members:
-            raise GroupError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {max_size} members.",
-            )
-        return group
+    # -- the member ----------------------------------------------------------------------------------------------------
 
     def _find_member(self) -> Member:
         group, instance_id = self._group, self._request.instance_id
@@ -193,20 +178,7 @@ class _Heartbeat:
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance"
                 f" id is owned by {old.member_id} member.",
             )
-        return self._replace(old, member_id)
-
-    def _replace(self, old: Member, member_id: str) -> Member:
-        """The new member has what the old one had, and is meant to have."""
-        group, effects = self._group, self._effects
-        new = Member(member_id, old.value, old.current._replace(epoch=0, previous_epoch=0))
-        self._replaced = old.member_id
-        self._target = group.target_of(old.member_id)
-        forget_member(group, old.member_id, effects)
-        effects.record(group.record(MEMBER_TYPE, new.value, member_id))
-        target = ConsumerGroupTargetMemberValue(tuple(self._target.items()))
-        effects.record(group.record(TARGET_MEMBER_TYPE, target, member_id))
-        effects.record(group.record(CURRENT_TYPE, new.current.to_value(), member_id))
-        return new
+        return self.replace(old, member_id)
 
     def _check_epoch(self, current: Current) -> None:
         """A member may come with the epoch before its own, if it has nothing that it was not given: the answer with
@@ -243,63 +215,6 @@ class _Heartbeat:
             value.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
             value.server_assignor if request.server_assignor is None else request.server_assignor,
         )
-
-    # -- epoch and target ----------------------------------------------------------------------------------------------
-
-    def _members(self, member: Member, value: ConsumerGroupMemberValue) -> dict[str, ConsumerGroupMemberValue]:
-        """The members once this heartbeat is done."""
-        members = {**self._group.members, member.member_id: value}
-        if self._replaced is not None and self._replaced != member.member_id:
-            del members[self._replaced]
-        return members
-
-    def _bump(self, member: Member, value: ConsumerGroupMemberValue, changed: bool) -> int:
-        """The group epoch. It goes up if a subscription or a topic of one has changed."""
-        group, topics = self._group, self._state.topics
-        is_new = group.epoch == 0
-        epoch = group.epoch or FIRST_EPOCH
-        new_hash = group.metadata_hash
-        if is_new or changed or self._state.live(group.group_id).checked_version != topics.version:
-            before = {member.member_id, self._replaced or member.member_id}
-            gone = [group.members[member_id] for member_id in before if member_id in group.members]
-            new_hash = metadata_hash(group, topics, gone, [value])
-        if changed or new_hash != group.metadata_hash:
-            epoch += 1
-        elif not is_new:
-            return epoch
-        self._effects.record(group.record(METADATA_TYPE, ConsumerGroupMetadataValue(epoch, new_hash)))
-        if epoch == FIRST_EPOCH:
-            self._effects.record(group.record(TARGET_METADATA_TYPE, ConsumerGroupTargetMetadataValue(epoch)))
-        return epoch
-
-    def _aim(self, member: Member, value: ConsumerGroupMemberValue, epoch: int) -> tuple[int, Assignment]:
-        """(epoch of the target assignment, what it means for this member)."""
-        group = self._group
-        target = group.target_of(member.member_id) if self._target is None else self._target
-        target_epoch = group.target_epoch or FIRST_EPOCH
-        if epoch <= target_epoch or not is_due(group, self._config, self._now_ms):
-            return target_epoch, target
-        targets = dict(group.targets)
-        if self._replaced is not None:
-            targets.pop(self._replaced, None)
-            targets[member.member_id] = target
-        assigned = compute_target(
-            self._state, group, self._members(member, value), targets, epoch, self._effects, self._now_ms
-        )
-        return epoch, assigned[member.member_id]
-
-    # -- what the member has, and is told ------------------------------------------------------------------------------
-
-    def _record_current(self, member: Member, value: ConsumerGroupMemberValue, current: Current) -> None:
-        group, effects, member_id = self._group, self._effects, member.member_id
-        if current == member.current:
-            return
-        effects.record(group.record(CURRENT_TYPE, current.to_value(), member_id))
-        timer = rebalance_timer(group.group_id, member_id)
-        if current.state == UNREVOKED_PARTITIONS:
-            effects.set_timer(timer, value.rebalance_timeout_ms)
-        else:
-            effects.cancel_timer(timer)
 
     def _response(self, member: Member, current: Current) -> ConsumerGroupHeartbeatResponse:
         request = self._request

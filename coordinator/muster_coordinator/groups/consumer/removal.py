@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.consumer.errors import GroupError
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.member import NOTHING_OWNED, UNREVOKED_PARTITIONS, Member
 from muster_coordinator.groups.consumer.subscriptions import metadata_hash
-from muster_coordinator.groups.consumer.tables import ConsumerTables, rebalance_timer, session_timer
+from muster_coordinator.groups.consumer.tables import (
+    ConsumerTables,
+    join_timer,
+    rebalance_timer,
+    session_timer,
+    sync_timer,
+)
 from muster_coordinator.groups.effects import Effects
 from muster_coordinator.records.consumer_group import (
     CURRENT_TYPE,
@@ -24,8 +33,11 @@ from muster_coordinator.requests.consumer_groups import (
 )
 from muster_coordinator.state_machine import Result, Token
 
+Fence: TypeAlias = Callable[[ConsumerTables, ConsumerGroup, list[str], Effects], None]
+"""Puts members out of a group: `fence_members`, or what may make the group a classic one by it."""
 
-def leave(state: ConsumerTables, request: ConsumerGroupHeartbeatRequest, token: Token) -> Result:
+
+def leave(state: ConsumerTables, request: ConsumerGroupHeartbeatRequest, token: Token, fence: Fence) -> Result:
     """A member leaves for good, or a static one to come back. Its epoch is not looked at. Raises GroupError."""
     group = state.groups.get(request.group_id)
     if group is None:
@@ -65,19 +77,33 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> Member:
     raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
-def forget_member(group: ConsumerGroup, member_id: str, effects: Effects) -> None:
+def forget_member(state: ConsumerTables, group: ConsumerGroup, member_id: str, effects: Effects) -> None:
     """Its tombstones and timers; the order of the records is Kafka's."""
     for record_type in (CURRENT_TYPE, TARGET_MEMBER_TYPE, MEMBER_TYPE):
         effects.record(group.record(record_type, None, member_id))
+    forget_timers(state, group, member_id, effects)
+
+
+def forget_timers(state: ConsumerTables, group: ConsumerGroup, member_id: str, effects: Effects) -> None:
+    """Cancel the timers of a member that is out, or becomes a member of a classic group."""
     effects.cancel_timer(session_timer(group.group_id, member_id))
     effects.cancel_timer(rebalance_timer(group.group_id, member_id))
+    if group.members[member_id].classic is not None:
+        stop_waiting(state, group.group_id, member_id, effects)
 
 
-def fence(state: ConsumerTables, group: ConsumerGroup, member_ids: list[str], effects: Effects) -> None:
+def stop_waiting(state: ConsumerTables, group_id: str, member_id: str, effects: Effects) -> None:
+    """For JoinGroup and SyncGroup of a classic member."""
+    state.live(group_id).awaited.discard(member_id)
+    effects.cancel_timer(join_timer(group_id, member_id))
+    effects.cancel_timer(sync_timer(group_id, member_id))
+
+
+def fence_members(state: ConsumerTables, group: ConsumerGroup, member_ids: list[str], effects: Effects) -> None:
     """These members are out of the group, and expressions that only they had; the group epoch goes up."""
     gone: dict[str, int] = {}
     for member_id in member_ids:
-        forget_member(group, member_id, effects)
+        forget_member(state, group, member_id, effects)
         regex = group.members[member_id].subscribed_topic_regex
         if regex:
             gone[regex] = gone.get(regex, 0) + 1
@@ -91,7 +117,8 @@ def fence(state: ConsumerTables, group: ConsumerGroup, member_ids: list[str], ef
 # -- timers -----------------------------------------------------------------------------------------------------------
 
 
-def on_session_timer(state: ConsumerTables, group_id: str, member_id: str) -> Result:
+def on_member_timer(state: ConsumerTables, group_id: str, member_id: str, fence: Fence = fence_members) -> Result:
+    """A member did not send a heartbeat, or a classic one did not join or sync, in time."""
     effects = Effects()
     group = state.groups.get(group_id)
     if group is not None and member_id in group.members:
@@ -99,7 +126,7 @@ def on_session_timer(state: ConsumerTables, group_id: str, member_id: str) -> Re
     return effects.result()
 
 
-def on_rebalance_timer(state: ConsumerTables, group_id: str, member_id: str) -> Result:
+def on_rebalance_timer(state: ConsumerTables, group_id: str, member_id: str, fence: Fence = fence_members) -> Result:
     """Nothing, if the member has given back what it had to."""
     effects = Effects()
     group = state.groups.get(group_id)

@@ -31,9 +31,10 @@ class RegexResolving(Protocol):
 class Live:
     """What only an active leader knows of a group."""
 
-    __slots__ = ("checked_version", "regex_version", "resolving")
+    __slots__ = ("awaited", "checked_version", "regex_version", "resolving")
 
     def __init__(self) -> None:
+        self.awaited: set[str] = set()  # classic members that were told to join anew: a time-out runs
         self.resolving = False
         self.checked_version: int | None = None  # of the topics, when the metadata hash was computed last
         self.regex_version: int | None = None  # of the topics, when the expressions were resolved last
@@ -145,3 +146,13 @@ def session_timer(group_id: str, member_id: str) -> TimerKey:
 def rebalance_timer(group_id: str, member_id: str) -> TimerKey:
     """A member must have given its partitions back by then."""
     return ("consumer-rebalance", group_id, member_id)
+
+
+def join_timer(group_id: str, member_id: str) -> TimerKey:
+    """A classic member that was told to join anew must have done so by then."""
+    return ("consumer-join", group_id, member_id)
+
+
+def sync_timer(group_id: str, member_id: str) -> TimerKey:
+    """A classic member that has joined must have sent SyncGroup by then."""
+    return ("consumer-sync", group_id, member_id)

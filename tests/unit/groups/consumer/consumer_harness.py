@@ -15,7 +15,7 @@ from muster_coordinator.groups.consumer.expressions import take_resolved
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.heartbeat import consumer_heartbeat
 from muster_coordinator.groups.consumer.regexes import resolve
-from muster_coordinator.groups.consumer.removal import on_rebalance_timer, on_session_timer, start_timers
+from muster_coordinator.groups.consumer.removal import on_member_timer, on_rebalance_timer, start_timers
 from muster_coordinator.groups.consumer.subscriptions import metadata_hash
 from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.effects import Effects
@@ -122,7 +122,7 @@ class ConsumerHarness:
             self.now_ms, key = min(due)
             del self.timers[key]
             kind, group_id, member_id = key
-            fire = {"consumer-session": on_session_timer, "consumer-rebalance": on_rebalance_timer}[kind]
+            fire = {"consumer-session": on_member_timer, "consumer-rebalance": on_rebalance_timer}[kind]
             self._apply(fire(self.tables, group_id, member_id))
         self.now_ms = end_ms
 
