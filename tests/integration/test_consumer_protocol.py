@@ -92,8 +92,10 @@ async def test_static_member_restarts_to_its_partitions(pod: SoloPod) -> None:
     await asyncio.to_thread(scenario)
 
 
-async def test_admin_lists_describes_and_deletes_the_group_and_a_classic_consumer_is_refused(pod: SoloPod) -> None:
-    def scenario() -> None:
+async def test_admin_lists_describes_and_deletes_the_group_and_a_classic_consumer_is_refused(tmp_path: Path) -> None:
+    """Refused, because the policy says so."""
+
+    def scenario(pod: SoloPod) -> None:
         consumer = new_consumer(pod, "described")
         consumer.subscribe([TOPIC])
         until(lambda: len(consumer.assignment()) == PARTITIONS, lambda: consumer.poll(0.1))
@@ -128,7 +130,9 @@ async def test_admin_lists_describes_and_deletes_the_group_and_a_classic_consume
         admin.delete_consumer_groups(["described"], request_timeout=20)["described"].result()
         assert not admin.list_consumer_groups(request_timeout=20).result().valid
 
-    await asyncio.to_thread(scenario)
+    config = [*QUICK, "group.consumer.migration.policy=disabled"]
+    async with SoloPod(tmp_path / "data", partitions=5, topics={TOPIC: PARTITIONS}, config=config) as pod:
+        await asyncio.to_thread(scenario, pod)
 
 
 async def test_members_outlive_their_leader_and_the_next_one_knows_them(tmp_path: Path) -> None:
