@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,18 @@ import aiohttp
 import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.integration.test_gateway_transactions import use_a_group
+from tests.integration.test_gateway_transactions import (
+    DEADLINE_S,
+    GROUP,
+    INPUT,
+    OUTPUT,
+    PARTITIONS,
+    RECORDS,
+    Transformer,
+    fill,
+    output,
+    use_a_group,
+)
 from tests.integration.test_movable_groups import until
 from tests.support.kafka_broker import group_command, run_tool, why_no_kafka_yet
 from tests.support.kafka_cluster import KafkaCluster
@@ -29,10 +42,19 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-INPUT, INPUT_PARTITIONS = "in", 2
 PREFIX = "mv-"
 OPTIONS = ["--partitions", "5", "--gateway-port", "0", "--muster-groups", "m-"]
-SETTINGS = ["muster.upstream.movable.groups=mv-", "muster.upstream.lease.ms=1500"]
+SETTINGS = [f"muster.upstream.movable.groups={PREFIX},{GROUP}", "muster.upstream.lease.ms=1500"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """`bootstrap`: of the gateway."""
+
+    kafka: KafkaCluster
+    muster: LocalCluster
+    pods: Pods
+    bootstrap: str
 
 
 class Pods:
@@ -47,20 +69,30 @@ class Pods:
 
     async def move(self, group: str) -> None:
         """Returns when it has moved."""
-        await self.start(group)
-        async with asyncio.timeout(60):
-            while (step := (await self.status(group)).step) != "moved":
-                assert step != "given up", await self.status(group)
-                await asyncio.sleep(0.02)
+        assert await self.tried(group), await self.status(group)
 
-    async def start(self, group: str) -> None:
+    async def tried(self, group: str) -> bool:
+        """Whether it has moved, and was not given up."""
+        await self.start(group)
+        return await self.has_moved(group)
+
+    async def has_moved(self, group: str) -> bool:
+        """Waits for the end of its move."""
+        async with asyncio.timeout(60):
+            while (step := (await self.status(group)).step) not in ("moved", "given up"):
+                await asyncio.sleep(0.02)
+        return step == "moved"
+
+    async def start(self, group: str, *, dry_run: bool = False) -> None:
         """Asks again while something stands in the way, such as a mirror that is behind."""
         obstacles: object = "no leader"
         try:
             async with asyncio.timeout(60):
                 while True:
                     for api in self.apis():
-                        async with self._session.post(f"http://{api}/v1/moves", json={"group": group}) as answer:
+                        async with self._session.post(
+                            f"http://{api}/v1/moves", json={"group": group, "dryRun": dry_run}
+                        ) as answer:
                             if answer.status == 200:
                                 obstacles = msgspec.json.decode(await answer.read(), type=MoveAnswer).obstacles
                                 if not obstacles:
@@ -91,15 +123,71 @@ class Pods:
         return pods
 
 
-async def test_live_groups_move_without_a_rebalance_or_a_record_lost(tmp_path: Path) -> None:
+@asynccontextmanager
+async def site(folder: Path) -> AsyncIterator[Site]:
     options = [*OPTIONS, *(part for each in SETTINGS for part in ("--config", each))]
-    async with KafkaCluster(tmp_path / "kafka", {INPUT: INPUT_PARTITIONS}, brokers=1) as kafka:
+    async with KafkaCluster(folder / "kafka", {INPUT: PARTITIONS, OUTPUT: PARTITIONS}, brokers=1) as kafka:
         await asyncio.to_thread(use_a_group, kafka.bootstrap)
-        with LocalCluster(tmp_path / "muster", *options, "--upstream", kafka.bootstrap) as muster:
+        with LocalCluster(folder / "muster", *options, "--upstream", kafka.bootstrap) as muster:
             line = await asyncio.to_thread(muster.wait_line, "gateway bootstrap=")
             await asyncio.to_thread(wait_until, lambda: any(line.startswith("ready") for line in muster.lines), "ready")
             async with aiohttp.ClientSession() as session:
-                await _move_all(Pods(session, muster), muster, kafka, line.split()[1].removeprefix("bootstrap="))
+                bootstrap = line.split()[1].removeprefix("bootstrap=")
+                yield Site(kafka, muster, Pods(session, muster), bootstrap)
+
+
+async def test_live_groups_move_without_a_rebalance_or_a_record_lost(tmp_path: Path) -> None:
+    async with site(tmp_path) as it:
+        await _move_all(it.pods, it.muster, it.kafka, it.bootstrap)
+
+
+async def test_group_with_transactions_moves_and_each_record_is_transformed_once(tmp_path: Path) -> None:
+    async with site(tmp_path) as it:
+        await asyncio.to_thread(fill, it.bootstrap)
+        transformer = Transformer(it.bootstrap)
+        running = asyncio.create_task(asyncio.to_thread(transformer.run))
+        await until(lambda: transformer.committed >= 5 or running.done(), "transactions at Kafka", DEADLINE_S)
+        tries = 1
+        while not await it.pods.tried(GROUP):  # a transaction may stay open for longer than a move waits
+            tries += 1
+        committed, errors = transformer.committed, transformer.errors
+        await until(lambda: transformer.committed >= committed + 5 or running.done(), "transactions at Muster")
+        await running
+        found = await asyncio.to_thread(output, it.bootstrap)
+        print(
+            f"moved after {tries} tries and {committed} transactions; {errors} errors until then: {transformer.errors}"
+        )
+        assert committed * 50 < RECORDS, "it was done before it moved"
+        assert {value: count for value, count in found.items() if count != 1} == {}
+        assert len(found) == RECORDS
+        assert transformer.aborted > 0
+
+
+async def test_groups_move_while_their_gateway_is_frozen_with_requests_in_its_hands(tmp_path: Path) -> None:
+    async with site(tmp_path) as it:
+        groups = LiveGroups(it.bootstrap, INPUT, PREFIX)
+        with groups:
+            await until(lambda: all(each.assigned and each.commits > 20 for each in groups.members), "commits")
+            gateway = it.muster.run_record()["gateway"]["pid"]
+            for member in groups.members:
+                await it.pods.start(member.group, dry_run=True)  # nothing but the gateway is in the way
+            os.kill(gateway, signal.SIGSTOP)
+            try:
+                for member in groups.members:
+                    await it.pods.start(member.group)
+                for member in groups.members:
+                    assert await it.pods.has_moved(member.group), await it.pods.status(member.group)
+            finally:
+                os.kill(gateway, signal.SIGCONT)
+            await _commits_go_on(groups.members, "after the gateway")
+            await asyncio.to_thread(groups.stop_feeding)
+            await until(lambda: all(len(each.values) >= groups.produced for each in groups.members), groups.members)
+            revoked = [each.revoked for each in groups.members]
+        assert revoked == [0, 0, 0]
+        for each in groups.members:
+            assert sorted(each.values, key=int) == groups.values, type(each)
+        done = {each.group: groups.produced for each in groups.members}
+        assert {group: sum(at) for group, at in (await _committed(it.bootstrap, groups.members)).items()} == done
 
 
 async def _move_all(pods: Pods, muster: LocalCluster, kafka: KafkaCluster, bootstrap: str) -> None:
@@ -147,7 +235,7 @@ async def _committed(bootstrap: str, members: list[Member]) -> dict[str, list[in
 
     def ask(group: str) -> list[int]:
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-        partitions = [TopicPartition(INPUT, number) for number in range(INPUT_PARTITIONS)]
+        partitions = [TopicPartition(INPUT, number) for number in range(PARTITIONS)]
         found = [each.offset for each in consumer.committed(partitions, timeout=30)]
         consumer.close()
         return found
