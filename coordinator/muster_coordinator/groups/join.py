@@ -49,8 +49,12 @@ def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_
     tombstones = [] if consumers is None else list(consumers.tombstones())
     for record in tombstones:  # the group was empty, and becomes a classic one
         effects.record(record)
-    if not _accepts(state, group, request.member_id) or not _has_room(state, group, request):
+    if not _accepts(state, group, request.member_id):
         _turn_away(group, request.member_id, effects)
+        effects.reply(token, _error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    elif not _has_room(state, group, request):
+        if request.member_id not in group.members:  # those keep what they have, until they leave or their session ends
+            _turn_away(group, request.member_id, effects)
         effects.reply(token, _error(ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif request.member_id:
         _join_known_member(state, group, request, token, effects, now_ms)

@@ -114,3 +114,22 @@ def test_member_that_says_no_more_than_before_rejoins_a_group_that_has_no_room()
     h.reload()
     assert h.join("g", member).code == ErrorCode.NONE
     assert h.join("g", member, protocols=(("range", b"x" * 100),)).code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_member_that_says_more_than_there_is_room_for_stays_until_its_session_ends() -> None:
+    h = Harness(GroupConfig(max_record_bytes=1_000))
+    (member,) = h.stable_group(members=1)
+    assert h.join("g", member, protocols=(("range", b"x" * 9_000),)).code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert list(h.group().members) == [member], "nobody else would have what it is assigned"
+    h.advance(70_000)
+    assert h.state("g") == "Empty"
+
+
+def test_request_that_waits_is_answered_though_its_member_asks_again_for_more_than_there_is_room_for() -> None:
+    h = Harness(GroupConfig(max_record_bytes=1_000))
+    first = h.join(api_version=3)
+    (member,) = h.group().members
+    assert h.join("g", member, protocols=(("range", b"x" * 9_000),)).code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert first.parked
+    h.finish_initial_delay()
+    assert first.code == ErrorCode.NONE
