@@ -23,6 +23,9 @@ _KEY_AND_VERSION = struct.Struct(">hh")
 _RESPONSE_HEADER = struct.Struct(">ii")
 _RESPONSE_HEADER_FLEXIBLE = struct.Struct(">iix")  # with an empty section of tagged fields
 
+KEPT_BYTES = 4 << 10
+"""A reader may keep so many bytes that were taken: others move less often."""
+
 _SERVED: dict[int, tuple[Api, int, bool]] = {
     api.key << 16 | version: (api, version, api.flexible(version))
     for api in ALL_APIS
@@ -32,7 +35,7 @@ _SERVED: dict[int, tuple[Api, int, bool]] = {
 
 class FrameReader:
     """Cuts the chunks of one connection into frames, one when it is asked for: a chunk may hold thousands. `held`: the
-    bytes that are not taken, length prefixes included.
+    bytes that are not taken, length prefixes included; the reader has no more than twice as many, and KEPT_BYTES.
 
     Bytes that a peer only claims to send cost nothing. After an error the reader must not be used again.
     """
@@ -78,11 +81,15 @@ class FrameReader:
         if length > size:
             return None
         start, end = position + 4, position + 4 + length
-        self._position = end
-        self.held = size - length
-        if length == size:
+        frame = bytes(data[start:end])
+        held = self.held = size - length
+        if not held:
             self._data = b""
-        return bytes(data[start:end])
+        elif end > KEPT_BYTES and end > held:  # a chunk of 256 KiB would stay for the one byte at its end
+            self._data = data[end:]
+            end = 0
+        self._position = end
+        return frame
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """All frames that are complete with `chunk`. Raises FrameTooLargeError."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from muster_coordinator.wire.apis import APIS
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
-from muster_coordinator.wire.framing import FrameReader, encode_response_frame, read_header
+from muster_coordinator.wire.framing import KEPT_BYTES, FrameReader, encode_response_frame, read_header
 
 LIMIT = 1000
 
@@ -84,6 +84,67 @@ def test_a_large_frame_in_small_chunks_is_looked_at_once() -> None:
     (frame,) = reader.feed(chunk + prefixed(b"")[:2])
     assert len(frame) == 4_000_000
     assert reader.held == 2
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_chunk_does_not_stay_for_the_few_bytes_at_its_end(pieces: int) -> None:
+    """Nobody counts it: thousands of connections would fill the memory of a pod so."""
+    data = prefixed(*[bytes(60)] * 4000) + b"\0"
+    tracemalloc.start()
+    try:
+        readers = [FrameReader(LIMIT) for _ in range(20)]
+        for reader in readers:
+            cut = len(data) // pieces + 1
+            for start in range(0, len(data), cut):
+                reader.push(data[start : start + cut] + b"")
+            while reader.take() is not None:
+                pass
+        assert tracemalloc.get_traced_memory()[0] < len(readers) * 3 * KEPT_BYTES
+    finally:
+        tracemalloc.stop()
+    assert {reader.held for reader in readers} == {1}
+
+
+class Naive:
+    """A reader that joins all that comes."""
+
+    def __init__(self, limit: int) -> None:
+        self.data, self.limit = b"", limit
+
+    def take(self) -> bytes | str | None:
+        if len(self.data) < 4:
+            return None
+        length = struct.unpack(">i", self.data[:4])[0]
+        if not 0 <= length <= self.limit:
+            return "too large"
+        if len(self.data) < 4 + length:
+            return None
+        frame, self.data = self.data[4 : 4 + length], self.data[4 + length :]
+        return frame
+
+
+@given(seed=st.integers(0, 2**32), limit=st.sampled_from([0, 30, 9_000]), takes=st.integers(1, 5))
+def test_reader_is_as_one_that_joins_all_that_comes(seed: int, limit: int, takes: int) -> None:
+    """Also of frames beyond the limit, and when only some of those that have come are taken between two chunks."""
+    chance, reader, naive = random.Random(seed), FrameReader(limit), Naive(limit)
+    sizes = [chance.choice([0, 1, 25, limit, chance.randint(0, limit)]) for _ in range(chance.randint(0, 30))]
+    data = prefixed(*[chance.randbytes(size) for size in sizes])
+    data += chance.choice([b"", b"\0", prefixed(bytes(limit + 1)), struct.pack(">i", -1) + b"abc"])
+    while data:
+        size = chance.choice([1, 3, 40, 5_000, 100_000])
+        chunk, data = data[:size], data[size:]
+        reader.push(chunk)
+        naive.data += chunk
+        for _ in range(chance.randint(0, takes) if data else 50):
+            assert reader.held == len(naive.data)
+            assert reader.rest() == naive.data
+            has_frame, expected = reader.has_frame(), naive.take()
+            assert has_frame is (expected is not None)
+            if expected == "too large":
+                with pytest.raises(FrameTooLargeError):
+                    reader.take()
+                return
+            assert reader.take() == expected
 
 
 def test_header_of_a_plain_version() -> None:
