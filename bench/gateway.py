@@ -83,7 +83,9 @@ def running(directory: Path, *, tls: bool) -> Iterator[Site]:
                 relayed_kafka(directory, **counts)
             )
         else:
-            bootstraps["direct"] = stack.enter_context(servers.kafka(directory, **counts, secured=secured)).bootstrap
+            bootstraps["direct"] = stack.enter_context(
+                servers.kafka(directory, partitions=5, topic_partitions=TOPIC_PARTITIONS, secured=secured)
+            ).bootstrap
         muster = stack.enter_context(servers.muster(directory, **counts, config=[], secured=secured))
         (port,) = free_ports(1)
         command = [sys.executable, "-m", "muster_gateway.main"]

@@ -101,11 +101,19 @@ class Listener(Protocol):
 
 class KafkaCluster:
     """Combined brokers and controllers with 1 GB of heap each, as many as replicas, formatted; data under `directory`.
-    With three, two have to be in sync, as in Muster. `further`: one more listener, at `further_bootstrap`. Raises
-    BenchError.
+    With three, two have to be in sync, as in Muster. `further`: one more listener, at `further_bootstrap`. `synced`:
+    each batch is on disk before it is answered, as Muster has it. Raises BenchError.
     """
 
-    def __init__(self, directory: Path, *, partitions: int, replicas: int = 1, further: Listener | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        partitions: int,
+        replicas: int = 1,
+        further: Listener | None = None,
+        synced: bool = False,
+    ) -> None:
         self._java = ["java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{kafka_jars()}/*"]
         ports = free_ports(3 * replicas)
         self.ports, controllers, second = ports[:replicas], ports[replicas : 2 * replicas], ports[2 * replicas :]
@@ -129,6 +137,8 @@ class KafkaCluster:
                 replicas=replicas,
                 min_insync=replicas // 2 + 1,
             )
+            if synced:
+                text += "log.flush.interval.messages=1\n"
             if further is not None:
                 listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
                 text += further.of_kafka(listeners, second[node_id - 1])
@@ -154,18 +164,22 @@ def kafka(
     topic_partitions: int,
     replication_factor: int = 1,
     secured: Secured | None = None,
+    synced: bool = False,
 ) -> Iterator[Server]:
     """As many Kafka nodes as replicas, ready. Raises BenchError."""
-    cluster = KafkaCluster(directory, partitions=partitions, replicas=replication_factor, further=secured)
+    cluster = KafkaCluster(
+        directory, partitions=partitions, replicas=replication_factor, further=secured, synced=synced
+    )
+    durability = "fsync of each batch" if synced else "page cache, no fsync"
     with cluster.running() as started:
         wait_for_kafka(started[0], cluster.bootstrap, topic_partitions, cluster.output)
         name = f"kafka {KAFKA_VERSION}" + (f" x{replication_factor}" if replication_factor > 1 else "")
         pids = tuple(node.pid for node in started)
         if secured is None:
-            yield Server(name, cluster.bootstrap, pids, "page cache, no fsync")
+            yield Server(name, cluster.bootstrap, pids, durability)
         else:
             how = f"{name}, TLS and PLAIN"
-            yield Server(how, cluster.further_bootstrap, pids, "page cache, no fsync", secured.login)
+            yield Server(how, cluster.further_bootstrap, pids, durability, secured.login)
 
 
 def storage_tool(java: list[str], *arguments: str) -> str:
