@@ -19,6 +19,8 @@ from muster_coordinator.records.structs import OffsetCommitValue
 
 BASE_MS = 1_800_000_000_000
 
+Epochs = tuple[tuple[int, int], ...]
+
 
 class Log:
     """One partition's, a batch for each commit."""
@@ -52,11 +54,11 @@ class Log:
         return self
 
 
-def put(store: DirectoryStore, number: int, log: Log, at_ms: int) -> Backup:
+def put(store: DirectoryStore, number: int, log: Log, at_ms: int, epochs: Epochs = ((1, 0),)) -> Backup:
     digest = hashlib.sha256(log.data).hexdigest()
     segment = SegmentFile(0, len(log.data), log.end, digest, digest)
     store.write(segment.name, log.data)
-    cut = PartitionCut(0, "a" * 32, log.end, 1, ((1, 0),), (segment,))
+    cut = PartitionCut(0, "a" * 32, log.end, 1, epochs, (segment,))
     backup = Backup(
         f"20270115T08000{number}Z-00000{number}", BASE_MS + at_ms, "1", "c", 1, Layout(0, 1, 500_000, 0), (cut,)
     )
@@ -139,3 +141,29 @@ def test_resharding_between_two_backups_is_said() -> None:
     one, other = (Backup(str(number), number, "1", "c", 1, Layout(0, number, 500_000, 0), ()) for number in (1, 2))
     with pytest.raises(CliError, match="the partitions are others in 1 and 2"):
         moment_of(Catalog({}, (one, other), (), {}), None, 1)
+
+
+@pytest.mark.parametrize(("commits", "epochs"), [(5, ((1, 0), (2, 1))), (1, ((1, 0),))])
+def test_older_backup_that_was_restored_between_two_is_said(
+    store: DirectoryStore, commits: int, epochs: Epochs
+) -> None:
+    """What the lost end of the log had would be mixed with what came in its place."""
+    log = Log().commit(10, 1)
+    first = put(store, 1, log, 15)
+    lost = Log().commit(10, 1).commit(20, 2).commit(30, 3)
+    put(store, 2, lost, 50)
+    for number in range(commits):
+        log.commit(60 + number, 100 + number)
+    if commits == 1:
+        log = Log().commit(60, 100)  # nothing was restored: the logs began anew
+    put(store, 3, log, 100, epochs)
+    with pytest.raises(CliError, match=r"offsets-0.*does not go on where 20270115T080002Z.*--backup"):
+        then(store, at_ms=62)
+    assert offsets(then(store, first.id)) == {"g": 1}
+
+
+def test_leaders_that_changed_between_two_backups_are_no_fork(store: DirectoryStore) -> None:
+    log = Log().commit(10, 1).commit(20, 2)
+    put(store, 1, log, 50, ((1, 0), (2, 1)))
+    put(store, 2, log.commit(60, 3), 100, ((1, 0), (5, 2)))  # a replica that copied a compacted log
+    assert offsets(then(store, at_ms=70)) == {"g": 3}
