@@ -98,7 +98,7 @@ def undo_screen(undo: Undo) -> RenderableType:
             table.add_row(escape(each.group), escape(change.topic), str(change.partition), *numbers, by)
     if table.row_count:
         parts += [table, ""]
-    parts += [Text(_told(each)) for each in undo.groups]
+    parts.append(outcomes(undo.groups))
     if undo.removed_records:
         parts.append(
             Text(
@@ -107,6 +107,11 @@ def undo_screen(undo: Undo) -> RenderableType:
             )
         )
     return Lines(*parts)
+
+
+def outcomes(groups: Iterable[GroupUndo]) -> RenderableType:
+    """A line for each group."""
+    return Lines(*[Text(_told(each)) for each in groups])
 
 
 def _told(undo: GroupUndo) -> str:

@@ -18,7 +18,17 @@ from muster_cli.errors import CliError, CliUsageError
 from muster_cli.oncall.asking import Brokers
 from muster_cli.oncall.kafka import KafkaGroups
 from muster_cli.oncall.looking import console
-from muster_cli.oncall.undo import Committed, GroupUndo, Place, Undo, compared, csv_lines, to_write, undo_screen
+from muster_cli.oncall.undo import (
+    Committed,
+    GroupUndo,
+    Place,
+    Undo,
+    compared,
+    csv_lines,
+    outcomes,
+    to_write,
+    undo_screen,
+)
 from muster_cli.progress import amounts
 
 DONE, LEFT = 0, 1
@@ -102,7 +112,7 @@ def run_undo(brokers: Brokers, asked: Asked, *, yes: bool, dry_run: bool, as_jso
         done = {each.group: _write(client, each, then[each.group]) for each in waiting}
         undo = replace(undo, groups=tuple(done.get(each.group, each) for each in groups))
         if not as_json:
-            console().print(undo_screen(replace(undo, removed_records=0, groups=_without_changes(done))))
+            console().print(outcomes(done.values()))
     if as_json:
         click.echo(msgspec.json.encode(undo))
     return LEFT if any(each.outcome in ("members", "refused") for each in undo.groups) else DONE
@@ -120,11 +130,6 @@ def _write(client: KafkaGroups, group: GroupUndo, then: Mapping[Place, Committed
     if wrong:
         return replace(group, outcome="refused", why=f"somebody else has committed since: {', '.join(wrong)}")
     return replace(group, outcome="written")
-
-
-def _without_changes(done: Mapping[str, GroupUndo]) -> tuple[GroupUndo, ...]:
-    """The lines that say what became of the groups, without the table."""
-    return tuple(done.values())
 
 
 def _committed(then: Then) -> Offsets:

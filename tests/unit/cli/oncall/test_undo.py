@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
 from rich.console import Console
 
+from muster_cli.oncall import undoing
 from muster_cli.oncall.undo import Change, Committed, GroupUndo, Undo, compared, csv_lines, to_write, undo_screen
 
 THEN = {("t", 0): Committed(5), ("t", 1): Committed(6, "m", 3)}
@@ -41,3 +46,33 @@ def test_screen_says_what_becomes_of_each_group_and_takes_no_name_for_markup() -
 def test_csv_is_what_kafkas_tool_takes() -> None:
     assert list(csv_lines({"g": THEN})) == ["t,0,5", "t,1,6"]
     assert list(csv_lines({"g": THEN, 'a,"b': {("t", 0): Committed(1)}})) == ['"a,""b",t,0,1', "g,t,0,5", "g,t,1,6"]
+
+
+class Written:
+    """In place of brokers, and of their groups."""
+
+    def __init__(self) -> None:
+        self.offsets = {("t", 0): 5, ("t", 1): 9}
+
+    def client(self) -> Written:
+        return self
+
+    def states(self, groups: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(groups, "EMPTY")
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        return self.offsets.copy()
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], Committed]) -> None:
+        self.offsets |= {place: each.offset for place, each in offsets.items()}
+
+
+def test_table_is_shown_once_and_the_outcome_after_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(undoing, "look_back", lambda asked: ("m", {"g": THEN}, 0))
+    asked = undoing.Asked("store", "", "", ())
+    assert undoing.run_undo(cast(Any, Written()), asked, yes=True, dry_run=False, as_json=False) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("moves by") == 1
+    assert shown.endswith("g: 1 offsets written\n")
