@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.connection import KafkaConnection
+from muster_coordinator.listener.connection import KafkaConnection, nobody
 from muster_coordinator.listener.state import ServerState
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
+from muster_coordinator.security.identity import Identity
 from muster_coordinator.settings import ListenerSettings
 
 
@@ -57,12 +59,16 @@ class Transport:
 class Clients:
     """Connections of one pod. `carried_out`: requests of each connection that reached the handler."""
 
-    def __init__(self, count: int, **settings: int) -> None:
+    def __init__(
+        self, count: int, identity_of: Callable[[asyncio.BaseTransport], Identity] = nobody, **settings: int
+    ) -> None:
         self.state = ServerState(ListenerSettings(**settings), SystemClock())
         self.holds = False  # keep the exchanges, and answer none
         self.held: list[Any] = []
         self.carried_out: Counter[KafkaConnection] = Counter()
-        self.connections = [KafkaConnection(self.state, {HeartbeatRequest: self._heartbeat}) for _ in range(count)]
+        self.connections = [
+            KafkaConnection(self.state, {HeartbeatRequest: self._heartbeat}, identity_of) for _ in range(count)
+        ]
         self.transports = [Transport() for _ in range(count)]
         for connection, transport in zip(self.connections, self.transports, strict=True):
             connection.connection_made(cast(asyncio.Transport, transport))
