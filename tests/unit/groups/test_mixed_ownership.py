@@ -4,15 +4,23 @@ by two at any time, and in the end every one is owned by somebody."""
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from tests.unit.groups.mixed_clients import TOPIC, Classic, Consumer
 from tests.unit.groups.two_kinds import CONFIG, TwoKinds
 
+from muster_coordinator.groups import consumer_groups, migration
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.consumer import classic_members
+from muster_coordinator.groups.consumer.embedded import Subscription, read_subscription
+from muster_coordinator.groups.effects import Effects
+from muster_coordinator.groups.migration import downgrade, end_classic
 from muster_coordinator.requests import groups as m
+from muster_coordinator.state_machine import SetTimer
 
 PARTITIONS = 6
+MOST_SEEDS = 150  # until a planted fault must be caught
 STEPS = 150
 BEAT_MS = 1_000
 SETTLING_STEPS = 120  # longer than the sessions of those that fell silent
@@ -108,3 +116,61 @@ def test_runs_change_the_kind_of_their_group() -> None:
             run.step()
         changes.append(run.changes)
     assert sum(changes) > 10
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+
+def _nothing(*arguments: object) -> Any:
+    return {}
+
+
+def _without_owned(metadata: bytes) -> Subscription:
+    return read_subscription(metadata)._replace(owned=())
+
+
+def _without_rebalance(state: Any, group: Any, leaving: Any, _rebalance: bool, effects: Effects, now_ms: int) -> None:
+    downgrade(state, group, leaving, False, effects, now_ms)
+
+
+def _without_replies(group: Any, effects: Effects) -> None:
+    lost = Effects()
+    end_classic(group, lost)
+    for timer in lost.result().timers:
+        if isinstance(timer, SetTimer):
+            effects.set_timer(timer.key, timer.delay_ms)
+        else:
+            effects.cancel_timer(timer.key)
+
+
+def _never(*arguments: object) -> bool:
+    return False
+
+
+FAULTS: dict[str, tuple[Any, str, Any]] = {
+    "an upgrade forgets what classic members have": (migration, "_with_ids", _nothing),
+    "what a cooperative member gives back is free at once": (migration, "read_subscription", _without_owned),
+    "a classic member's partitions are revoked without its word": (classic_members, "_with_ids", lambda *_: ()),
+    "a classic member is not told that partitions are free": (classic_members, "_has_to_join", _never),
+    "a downgrade does not rebalance": (consumer_groups, "downgrade", _without_rebalance),
+    "an upgrade does not answer who waits": (consumer_groups, "end_classic", _without_replies),
+}
+
+
+FIRST_SEEDS = {"what a cooperative member gives back is free at once": 60}  # it takes a moment that is rare
+
+
+def run_seeds(first: int) -> None:
+    for seed in range(first, MOST_SEEDS):
+        run = Run(seed)
+        for _ in range(STEPS):
+            run.step()
+        run.settle()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_fault_is_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, name, wrong = FAULTS[fault]
+    monkeypatch.setattr(module, name, wrong)
+    with pytest.raises(AssertionError):
+        run_seeds(FIRST_SEEDS.get(fault, 0))
