@@ -45,6 +45,7 @@ from muster_coordinator.groups.heartbeat import heartbeat
 from muster_coordinator.groups.join import join_group
 from muster_coordinator.groups.leave import leave_group
 from muster_coordinator.groups.member import Member
+from muster_coordinator.groups.migration import is_unassigned
 from muster_coordinator.groups.offset_commit import offset_commit, txn_offset_commit
 from muster_coordinator.groups.offset_fetch import offset_fetch
 from muster_coordinator.groups.packed import decode_group
@@ -131,6 +132,11 @@ class GroupCoordinator:
         if group is None:
             return None
         return () if group.durable is None else group.durable.members
+
+    def has_consumers(self, group_id: str) -> bool:
+        """Whether it is a group of the consumer protocol that has members, whatever their protocol."""
+        group = self._state.consumers.groups.get(group_id)
+        return group is not None and bool(group.members)
 
     def has_pending(self, group_id: str) -> bool:
         """Whether the group has offsets of open transactions."""
@@ -270,13 +276,14 @@ class GroupCoordinator:
             return 0
         members: Sequence[Member | GroupMember]
         if isinstance(group, bytes):
-            value = decode_group(group).value if group[1] == WITH_MEMBERS else None
-            members = () if value is None else value.members
+            durable = decode_group(group).value if group[1] == WITH_MEMBERS else None
+            members = () if durable is None else durable.members
         else:
-            members = [] if group.durable is None else [m for m in group.members.values() if not m.is_new]
+            durable = group.durable
+            members = [] if durable is None else [m for m in group.members.values() if not m.is_new]
         for member in members:
             effects.set_timer(session_timer(group_id, member.member_id), member.session_timeout_ms)
-        if len(members) > self._state.config.max_size:
+        if len(members) > self._state.config.max_size or (durable is not None and is_unassigned(durable)):
             unpacked = self._state.group(group_id)
             if unpacked is not None and unpacked.can_rebalance():
                 prepare_rebalance(self._state, unpacked, effects, now_ms)

@@ -12,6 +12,8 @@ from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+import msgspec
+
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.consumer.embedded import (
@@ -50,6 +52,7 @@ from muster_coordinator.records.consumer_group import (
     ConsumerGroupTargetMetadataValue,
     ConsumerGroupValue,
 )
+from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.requests.groups import JoinGroupResponse, SyncGroupResponse
 from muster_coordinator.state_machine import Records
 
@@ -210,8 +213,10 @@ def downgrade(
 ) -> None:
     """Records that make `group`, without those that leave, a classic group; their replay takes the live one that is
     made here. Raises GroupError."""
-    classic = _classic_of(state, group, leaving, now_ms)
+    classic = _classic_of(state, group, leaving, rebalance, now_ms)
     value = classic.to_value()
+    if rebalance:
+        value = msgspec.structs.replace(value, leader=None)
     records: list[Records] = [*effects.records, *group.tombstones(), group_record(group.group_id, value)]
     if batch_bytes(records) > state.config.max_record_bytes:
         classic.transition(GroupEvent.REMOVED, now_ms)
@@ -229,8 +234,19 @@ def downgrade(
         prepare_rebalance(state, classic, effects, now_ms)
 
 
-def _classic_of(state: GroupTables, group: ConsumerGroup, leaving: Collection[str], now_ms: int) -> ClassicGroup:
-    """The classic group that it will be: the members have what is meant for them. Raises GroupError."""
+def is_unassigned(value: GroupMetadataValue) -> bool:
+    """Whether the log has a group that became a classic one, and no assignment by a leader since: a coordinator that
+    loads it has it rebalance. Members whose epoch was the group's would not notice, and nobody would own what the last
+    consumer had."""
+    return bool(value.members) and value.leader is None
+
+
+def _classic_of(
+    state: GroupTables, group: ConsumerGroup, leaving: Collection[str], rebalance: bool, now_ms: int
+) -> ClassicGroup:
+    """The classic group that it will be. Members have what is meant for them; before a rebalance, in which nobody is
+    told of that, what they have (Kafka: what is meant for them, and a consumer that joins at once would get what
+    another member still reads). Raises GroupError."""
     members = [_classic_member(group, member_id) for member_id in group.members if member_id not in leaving]
     common = set.intersection(*[set(member.protocol_names) for member in members])
     if not common:
@@ -242,10 +258,21 @@ def _classic_of(state: GroupTables, group: ConsumerGroup, leaving: Collection[st
     classic.protocol = classic.select_protocol()
     name_of = state.consumers.topics.name_of
     for member in members:
-        target = [(name_of(topic_id), each) for topic_id, each in group.target_of(member.member_id).items()]
-        named = [(name, each) for name, each in target if name is not None]
+        has = _had_by(group, member.member_id) if rebalance else group.target_of(member.member_id)
+        found = [(name_of(topic_id), each) for topic_id, each in has.items()]
+        named = [(name, each) for name, each in found if name is not None]
         member.assignment = write_assignment(named, version_of(member.metadata(classic.protocol)))
     return classic
+
+
+def _had_by(group: ConsumerGroup, member_id: str) -> dict[bytes, tuple[int, ...]]:
+    """What the member has, and has still to give back."""
+    current = group.current_of(member_id)
+    both = current.assigned, current.pending_revocation
+    return {
+        topic_id: tuple(partition for owned in both for partition in owned.get(topic_id, NO_PARTITIONS))
+        for topic_id in dict.fromkeys([topic_id for owned in both for topic_id in owned])
+    }
 
 
 def _classic_member(group: ConsumerGroup, member_id: str) -> Member:

@@ -107,6 +107,8 @@ class MirrorCoordinator:
         operations[c.ConsumerGroupHeartbeatRequest] = partial(
             self._consumer_heartbeat, operations[c.ConsumerGroupHeartbeatRequest]
         )
+        for of_classic in (m.JoinGroupRequest, m.SyncGroupRequest):
+            operations[of_classic] = partial(self._classic_member, operations[of_classic])
         operations[m.ListGroupsRequest] = partial(self._list, operations[m.ListGroupsRequest])
         operations[TakeInRequest] = self._take_in
         operations[TakeBackRequest] = self._take_back
@@ -141,6 +143,15 @@ class MirrorCoordinator:
         Who leaves may."""
         if request.member_epoch >= c.JOINING_EPOCH and self._serves(request.group_id) and not self._knows_topics():
             return Result(response=refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return operation(request, token, now_ms)
+
+    def _classic_member(self, operation: Operation, request: Any, token: Token, now_ms: int) -> Result:
+        """Refuse what a consumer's heartbeat is refused, in a group that has consumers. Clients take no
+        COORDINATOR_LOAD_IN_PROGRESS in answer to SyncGroup: they join again."""
+        if not self._knows_topics() and self._serves(request.group_id) and self.groups.has_consumers(request.group_id):
+            joins = isinstance(request, m.JoinGroupRequest)
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if joins else ErrorCode.REBALANCE_IN_PROGRESS
+            return Result(response=refusal(request, code))
         return operation(request, token, now_ms)
 
     # -- the mirror ----------------------------------------------------------------------------------------------------

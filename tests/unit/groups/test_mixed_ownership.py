@@ -57,6 +57,8 @@ class Run:
             client = self.random.choice(self.clients)
             client.leave()
             self.clients.remove(client)
+            if self.random.random() < 0.2:  # before a member hears of it
+                self.h.reload()
 
     def poll(self) -> None:
         for client in self.random.sample(self.clients, len(self.clients)):

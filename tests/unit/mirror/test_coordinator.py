@@ -70,7 +70,15 @@ def test_member_of_the_consumer_protocol_waits_until_the_topics_are_known() -> N
     assert beat(c.JOINING_EPOCH) == 0
     known.clear()
     assert beat(2) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    joins = machine.operations[m.JoinGroupRequest](join("g"), object(), 0).response
+    assert joins.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a classic member would lose all as well"
+    syncs = machine.operations[m.SyncGroupRequest](
+        m.SyncGroupRequest("g", 1, "a", None, None, None, (), 3), object(), 0
+    )
+    assert syncs.response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert beat(c.LEAVING_EPOCH) == 0, "who leaves needs no topics"
+    parked = machine.operations[m.JoinGroupRequest](join("g"), object(), 0)
+    assert parked.response is None, "nobody needs them in a classic group"
 
 
 @pytest.mark.parametrize(
