@@ -301,7 +301,11 @@ class ClassicGroup:
         self.protocol_bytes += delta * protocol_bytes(protocols)
         support = self.protocol_support
         for name, _ in protocols:
-            support[name] = support.get(name, 0) + delta
+            count = support.get(name, 0) + delta
+            if count:
+                support[name] = count
+            else:  # a member may have other names each time that it joins
+                del support[name]
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether a member with these protocols can be in the group: one of them is supported by all members."""

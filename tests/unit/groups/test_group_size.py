@@ -3,7 +3,7 @@ GroupMetadataManagerTest (names in brackets)."""
 
 from __future__ import annotations
 
-from tests.unit.groups.harness import Harness, Pending
+from tests.unit.groups.harness import Harness, Pending, protocols
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
@@ -133,3 +133,14 @@ def test_request_that_waits_is_answered_though_its_member_asks_again_for_more_th
     assert first.parked
     h.finish_initial_delay()
     assert first.code == ErrorCode.NONE
+
+
+def test_protocols_that_no_member_has_any_more_are_forgotten() -> None:
+    h = Harness()
+    for number in range(5):
+        assert h.join(api_version=3, protocols=protocols(f"once-{number}", "range")).parked
+        (member,) = h.group().members
+        h.join("g", member, protocols=protocols(f"then-{number}", "range"))
+        assert h.group().protocol_support == {f"then-{number}": 1, "range": 1}
+        h.leave("g", member)
+    assert h.group().protocol_support == {}
