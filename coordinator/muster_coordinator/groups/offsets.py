@@ -41,23 +41,29 @@ class Unpacked:
         self.key_prefixes: dict[str, bytes] = {}
 
 
+def _pack_one(partition: int, stored: Stored) -> Offset:
+    at, value = stored
+    return (
+        partition,
+        at,
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp_ms,
+        value.expire_timestamp_ms,
+    )
+
+
 def pack(topics: GroupOffsets) -> list[PackedTopic]:
     packed: list[PackedTopic] = []
     for topic, of_topic in topics.items():
         by_id: dict[bytes, list[Offset]] = {}
-        for partition, (at, value) in of_topic.items():
-            offset = (
-                partition,
-                at,
-                value.offset,
-                value.leader_epoch,
-                value.metadata,
-                value.commit_timestamp_ms,
-                value.expire_timestamp_ms,
-            )
-            of_id = by_id.get(value.topic_id)
+        for partition, stored in of_topic.items():
+            offset = _pack_one(partition, stored)
+            topic_id = stored[1].topic_id
+            of_id = by_id.get(topic_id)
             if of_id is None:
-                by_id[value.topic_id] = [offset]
+                by_id[topic_id] = [offset]
             else:
                 of_id.append(offset)
         for topic_id, offsets in by_id.items():
@@ -119,28 +125,32 @@ class OffsetStore:
     # -- changes, by replay only ---------------------------------------------------------------------------------------
 
     def put(self, group_id: str, topic: str, partition: int, stored: Stored) -> None:
-        of_topic = self._of_topic(group_id, topic)
+        of_group = self.committed.get(group_id)
+        if of_group is None and len(self.unpacked) >= self.unpacked_min:  # often nobody changes it any more
+            self.committed[group_id] = encode_offsets([(topic, stored[1].topic_id, [_pack_one(partition, stored)])])
+            self.count += 1
+            return
+        of_topic = self._of_topic(group_id, of_group, topic)
         if partition not in of_topic:
             self.count += 1
         of_topic[partition] = stored
 
     def put_all(self, group_id: str, topic: str, stored: Iterable[tuple[int, Stored]]) -> None:
         """`stored`: (partition, what is stored of it), one or more; the last one of a partition stays."""
-        of_topic = self._of_topic(group_id, topic)
+        of_topic = self._of_topic(group_id, self.committed.get(group_id), topic)
         before = len(of_topic)
         of_topic.update(stored)
         self.count += len(of_topic) - before
 
-    def _of_topic(self, group_id: str, topic: str) -> dict[int, Stored]:
-        topics = self._unpacked(group_id).topics
+    def _of_topic(self, group_id: str, of_group: Unpacked | bytes | None, topic: str) -> dict[int, Stored]:
+        topics = self._unpacked(group_id, of_group).topics
         of_topic = topics.get(topic)
         if of_topic is None:
             of_topic = topics[topic] = {}
         return of_topic
 
-    def _unpacked(self, group_id: str) -> Unpacked:
-        """Returns the offsets of a group, to be changed; there may be none yet."""
-        of_group = self.committed.get(group_id)
+    def _unpacked(self, group_id: str, of_group: Unpacked | bytes | None) -> Unpacked:
+        """Returns the offsets of a group, to be changed. `of_group`: as they are held; None if there are none yet."""
         if isinstance(of_group, Unpacked):
             of_group.changed = True
             return of_group
@@ -179,8 +189,9 @@ class OffsetStore:
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """A tombstone: the committed offset goes, and so does every pending one of the partition."""
-        if group_id in self.committed:
-            topics = self._unpacked(group_id).topics
+        of_group = self.committed.get(group_id)
+        if of_group is not None:
+            topics = self._unpacked(group_id, of_group).topics
             if _remove(topics, topic, partition):
                 self.count -= 1
                 if not topics:

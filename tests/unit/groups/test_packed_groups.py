@@ -29,8 +29,13 @@ def unpacked(store: OffsetStore) -> set[str]:
 def filled(groups: int, unpacked_min: int) -> OffsetStore:
     store = OffsetStore(producers_max=10, unpacked_min=unpacked_min)
     for number in range(groups):
-        store.put(f"g-{number}", "t", 0, (number, value(number)))
+        put(store, f"g-{number}", number)
     return store
+
+
+def put(store: OffsetStore, group_id: str, offset: int) -> None:
+    """As a run: `store.put` packs a new group at once."""
+    store.put_all(group_id, "t", [(0, (offset, value(offset)))])
 
 
 def test_what_has_not_changed_for_longest_is_packed_and_found() -> None:
@@ -42,11 +47,22 @@ def test_what_has_not_changed_for_longest_is_packed_and_found() -> None:
     assert store.count == 20
 
 
+def test_new_group_is_packed_until_it_changes() -> None:
+    store = filled(5, unpacked_min=5)
+    for number in range(5, 10):
+        store.put(f"g-{number}", "t", 0, (number, value(number)))
+    assert unpacked(store) == {f"g-{number}" for number in range(5)}
+    store.put("g-7", "t", 1, (10, value(10)))
+    assert "g-7" in unpacked(store)
+    assert store.of_group("g-7") == {"t": {0: (7, value(7)), 1: (10, value(10))}}
+    assert store.count == 11
+
+
 def test_group_that_changes_all_the_time_stays_unpacked() -> None:
     store = filled(1, unpacked_min=5)
     for number in range(100):
         store.put("g-0", "t", 0, (number, value(number)))
-        store.put(f"other-{number}", "t", 0, (number, value(number)))
+        put(store, f"other-{number}", number)
         assert "g-0" in unpacked(store)
         assert len(unpacked(store)) <= 6
 
@@ -57,7 +73,7 @@ def test_more_groups_stay_unpacked_while_they_change() -> None:
     for number in range(50):
         for busy in range(50):
             store.put(f"g-{busy}", "t", 0, (number, value(number)))
-        store.put(f"other-{number}", "t", 0, (number, value(number)))
+        put(store, f"other-{number}", number)
     assert {f"g-{busy}" for busy in range(50)} <= unpacked(store)
 
 
@@ -71,7 +87,7 @@ def test_packed_offsets_are_those_that_were_put() -> None:
     }
     for (topic, partition), each in stored.items():
         store.put("g", topic, partition, each)
-    store.put("other", "t", 0, (5, value(1)))
+    put(store, "other", 5)
     assert unpacked(store) == {"other"}
     found = store.of_group("g")
     assert {(topic, index): each for topic, of_topic in found.items() for index, each in of_topic.items()} == stored
@@ -103,7 +119,7 @@ def test_large_group_stays_unpacked(offsets: int, packed: bool) -> None:
     for partition in range(offsets):
         store.put("large", "t", partition, (partition, value(partition)))
     for number in range(3):
-        store.put(f"g-{number}", "t", 0, (number, value(number)))
+        put(store, f"g-{number}", number)
     assert ("large" not in unpacked(store)) is packed
     assert len(store.of_group("large")["t"]) == offsets
 
