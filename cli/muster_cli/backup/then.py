@@ -140,7 +140,7 @@ class _Replay:
     def _offset(self, batch: RecordBatch, change: OffsetCommitRecord, offset: int) -> None:
         place = (change.group_id, change.topic, change.partition)
         if change.value is None:
-            self._offsets.remove(*place)
+            self._offsets.remove(*place, offset)
         elif batch.is_transactional:
             self._offsets.put_pending(batch.producer_id, batch.producer_epoch, *place, (offset, change.value))
         else:

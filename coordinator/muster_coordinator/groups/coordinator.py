@@ -169,7 +169,7 @@ class GroupCoordinator:
             value = change.value
             group_id = change.group_id
             if value is None:
-                self._state.offsets.remove(group_id, change.topic, change.partition)
+                self._state.offsets.remove(group_id, change.topic, change.partition, offset)
                 return
             group = self._state.groups.get(group_id)
             if group is None:
@@ -206,7 +206,7 @@ class GroupCoordinator:
             group.logged = True
         offsets, stored = self._state.offsets, run.stored(offset)
         if producer_id < 0:
-            offsets.put_all(run.group_id, run.topic, stored)
+            offsets.put_all(run.group_id, run.topic, stored, offset)
         else:
             for partition, each in stored:
                 offsets.put_pending(producer_id, producer_epoch, run.group_id, run.topic, partition, each)

@@ -22,6 +22,12 @@ Stored = tuple[int, OffsetCommitValue]
 GroupOffsets = dict[str, dict[int, Stored]]
 """topic -> partition -> stored offset. Holds no empty topics."""
 
+SMALL_GROUP_OFFSETS = 4
+"""A group with more offsets is packed only when it has not changed for long: packing and unpacking take longer than all
+else that a commit does, and save less. Kafka takes 560 bytes for each offset of a large group, unpacked ones 260."""
+LONG_RECORDS = 100_000
+"""How many records of the log that is: more than a partition with a million offsets gets while its groups commit a few
+times."""
 PACKED_OFFSETS_MAX = 500
 """A group with more offsets stays unpacked: unpacking takes less than half a millisecond."""
 _LOOKED_AT = 2
@@ -29,16 +35,21 @@ _LOOKED_AT = 2
 
 
 class Unpacked:
-    """Offsets of a group that was changed lately. `changed`: again, since `OffsetStore` last looked. `key_prefixes`:
-    topic -> OffsetCommitKey up to the partition, of topics that it has committed again."""
+    """Offsets of a group that was changed lately: by the record at `changed_at`; that was `seen_at` when `OffsetStore`
+    last looked. `key_prefixes`: topic -> OffsetCommitKey up to the partition, of topics that it has committed again."""
 
-    __slots__ = ("changed", "group_id", "key_prefixes", "topics")
+    __slots__ = ("changed_at", "group_id", "key_prefixes", "seen_at", "topics")
 
-    def __init__(self, group_id: str, topics: GroupOffsets) -> None:
+    def __init__(self, group_id: str, topics: GroupOffsets, changed_at: int) -> None:
         self.group_id = group_id
         self.topics = topics
-        self.changed = False
+        self.changed_at = changed_at
+        self.seen_at = changed_at
         self.key_prefixes: dict[str, bytes] = {}
+
+    @property
+    def count(self) -> int:
+        return sum([len(of_topic) for of_topic in self.topics.values()])
 
 
 def _pack_one(partition: int, stored: Stored) -> Offset:
@@ -130,38 +141,41 @@ class OffsetStore:
             self.committed[group_id] = encode_offsets([(topic, stored[1].topic_id, [_pack_one(partition, stored)])])
             self.count += 1
             return
-        of_topic = self._of_topic(group_id, of_group, topic)
+        of_topic = self._of_topic(group_id, of_group, topic, stored[0])
         if partition not in of_topic:
             self.count += 1
         of_topic[partition] = stored
 
-    def put_all(self, group_id: str, topic: str, stored: Iterable[tuple[int, Stored]]) -> None:
-        """`stored`: (partition, what is stored of it), one or more; the last one of a partition stays."""
-        of_topic = self._of_topic(group_id, self.committed.get(group_id), topic)
+    def put_all(self, group_id: str, topic: str, stored: Iterable[tuple[int, Stored]], at: int) -> None:
+        """`stored`: (partition, what is stored of it), one or more; the last one of a partition stays. `at`: the offset
+        of the first record in the log."""
+        of_topic = self._of_topic(group_id, self.committed.get(group_id), topic, at)
         before = len(of_topic)
         of_topic.update(stored)
         self.count += len(of_topic) - before
 
-    def _of_topic(self, group_id: str, of_group: Unpacked | bytes | None, topic: str) -> dict[int, Stored]:
-        topics = self._unpacked(group_id, of_group).topics
+    def _of_topic(self, group_id: str, of_group: Unpacked | bytes | None, topic: str, at: int) -> dict[int, Stored]:
+        topics = self._unpacked(group_id, of_group, at).topics
         of_topic = topics.get(topic)
         if of_topic is None:
             of_topic = topics[topic] = {}
         return of_topic
 
-    def _unpacked(self, group_id: str, of_group: Unpacked | bytes | None) -> Unpacked:
-        """Returns the offsets of a group, to be changed. `of_group`: as they are held; None if there are none yet."""
+    def _unpacked(self, group_id: str, of_group: Unpacked | bytes | None, at: int) -> Unpacked:
+        """Returns the offsets of a group, to be changed by the record at `at`. `of_group`: as they are held; None if
+        there are none yet."""
         if isinstance(of_group, Unpacked):
-            of_group.changed = True
+            of_group.changed_at = at
             return of_group
-        self._pack_others()
+        self._pack_others(at)
         topics: GroupOffsets = {} if of_group is None else unpack(decode_offsets(of_group))
-        unpacked = self.committed[group_id] = Unpacked(group_id, topics)
+        unpacked = self.committed[group_id] = Unpacked(group_id, topics, at)
         self.unpacked.append(unpacked)
         return unpacked
 
-    def _pack_others(self) -> None:
-        """Pack what was not changed since the last look at it: a clock that turns when a group is unpacked."""
+    def _pack_others(self, now_at: int) -> None:
+        """Pack what was not changed since the last look at it, or for long: a clock that turns when a group is
+        unpacked. `now_at`: the offset that the log has reached."""
         unpacked = self.unpacked
         for _ in range(_LOOKED_AT):
             if len(unpacked) < self.unpacked_min:
@@ -169,10 +183,14 @@ class OffsetStore:
             of_group = unpacked.popleft()
             if self.committed.get(of_group.group_id) is not of_group:
                 continue
-            if of_group.changed:
-                of_group.changed = False
+            count = of_group.count
+            if count > PACKED_OFFSETS_MAX:
+                continue
+            patience = 0 if count <= SMALL_GROUP_OFFSETS else LONG_RECORDS
+            if of_group.changed_at > of_group.seen_at or now_at - of_group.changed_at < patience:
+                of_group.seen_at = of_group.changed_at
                 unpacked.append(of_group)
-            elif sum([len(of_topic) for of_topic in of_group.topics.values()]) <= PACKED_OFFSETS_MAX:
+            else:
                 self.committed[of_group.group_id] = encode_offsets(pack(of_group.topics))
 
     def put_pending(
@@ -187,11 +205,11 @@ class OffsetStore:
         of_group.setdefault(topic, {})[partition] = stored
         self.open_transactions.setdefault(group_id, set()).add(producer_id)
 
-    def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """A tombstone: the committed offset goes, and so does every pending one of the partition."""
+    def remove(self, group_id: str, topic: str, partition: int, offset: int) -> None:
+        """A tombstone at `offset`: the committed offset goes, and so does every pending one of the partition."""
         of_group = self.committed.get(group_id)
         if of_group is not None:
-            topics = self._unpacked(group_id, of_group).topics
+            topics = self._unpacked(group_id, of_group, offset).topics
             if _remove(topics, topic, partition):
                 self.count -= 1
                 if not topics:
@@ -266,7 +284,7 @@ class OffsetStore:
             self.count += count
             return
         for topic, of_topic in unpack(decode_offsets(packed)).items():
-            self.put_all(group_id, topic, of_topic.items())
+            self.put_all(group_id, topic, of_topic.items(), 0)
 
     def get(self, group_id: str, topic: str, partition: int) -> Stored | None:
         return self.of_group(group_id).get(topic, {}).get(partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from itertools import count
 
 import msgspec
 import pytest
@@ -11,7 +12,13 @@ from tests.unit.groups.harness import Harness, Topics
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.offsets import PACKED_OFFSETS_MAX, OffsetStore, Unpacked
+from muster_coordinator.groups.offsets import (
+    LONG_RECORDS,
+    PACKED_OFFSETS_MAX,
+    SMALL_GROUP_OFFSETS,
+    OffsetStore,
+    Unpacked,
+)
 from muster_coordinator.groups.tables import group_record
 from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 
@@ -35,7 +42,7 @@ def filled(groups: int, unpacked_min: int) -> OffsetStore:
 
 def put(store: OffsetStore, group_id: str, offset: int) -> None:
     """As a run: `store.put` packs a new group at once."""
-    store.put_all(group_id, "t", [(0, (offset, value(offset)))])
+    store.put_all(group_id, "t", [(0, (offset, value(offset)))], offset)
 
 
 def test_what_has_not_changed_for_longest_is_packed_and_found() -> None:
@@ -70,11 +77,26 @@ def test_group_that_changes_all_the_time_stays_unpacked() -> None:
 def test_more_groups_stay_unpacked_while_they_change() -> None:
     store = filled(50, unpacked_min=100)
     store.unpacked_min = 5
+    at = count(50)
     for number in range(50):
         for busy in range(50):
-            store.put(f"g-{busy}", "t", 0, (number, value(number)))
-        put(store, f"other-{number}", number)
+            put(store, f"g-{busy}", next(at))
+        put(store, f"other-{number}", next(at))
     assert {f"g-{busy}" for busy in range(50)} <= unpacked(store)
+
+
+def test_group_of_some_offsets_is_packed_when_it_has_not_changed_for_long() -> None:
+    store = filled(0, unpacked_min=1)
+    for partition in range(SMALL_GROUP_OFFSETS + 1):
+        store.put("some", "t", partition, (partition, value(partition)))
+    for number in range(20):
+        put(store, f"g-{number}", 10 + number)
+    assert "some" in unpacked(store)
+    put(store, "late", LONG_RECORDS)
+    assert "some" in unpacked(store)
+    put(store, "later", LONG_RECORDS + 10)
+    put(store, "latest", LONG_RECORDS + 11)
+    assert "some" not in unpacked(store)
 
 
 def test_packed_offsets_are_those_that_were_put() -> None:
@@ -101,10 +123,10 @@ def test_removal_of_packed_offsets() -> None:
     store = filled(3, unpacked_min=1)
     store.put("g-0", "t", 1, (9, value(9)))
     store.put("g-1", "t", 0, (10, value(10)))
-    store.remove("g-0", "t", 0)
+    store.remove("g-0", "t", 0, 14)
     assert store.of_group("g-0") == {"t": {1: (9, value(9))}}
-    store.remove("g-0", "t", 5)
-    store.remove("g-0", "t", 1)
+    store.remove("g-0", "t", 5, 14)
+    store.remove("g-0", "t", 1, 14)
     assert "g-0" not in store.committed
     store.put("g-0", "t", 0, (11, value(11)))  # a group of that name again, while the clock still has the old one
     store.put("g-2", "t", 0, (12, value(12)))
@@ -119,7 +141,7 @@ def test_large_group_stays_unpacked(offsets: int, packed: bool) -> None:
     for partition in range(offsets):
         store.put("large", "t", partition, (partition, value(partition)))
     for number in range(3):
-        put(store, f"g-{number}", number)
+        put(store, f"g-{number}", offsets + LONG_RECORDS + number)
     assert ("large" not in unpacked(store)) is packed
     assert len(store.of_group("large")["t"]) == offsets
 

@@ -62,10 +62,10 @@ def test_packed_offsets_are_those_of_plain_tables(seed: int, unpacked_min: int, 
             tables.committed[place] = stored
         elif action < 5:
             each = [(chance.randrange(4), stored) for _ in range(chance.randint(1, 5))]
-            store.put_all(*place[:2], iter(each))
+            store.put_all(*place[:2], iter(each), at)
             tables.committed |= {(*place[:2], partition): of for partition, of in each}
         elif action < 7:
-            store.remove(*place)
+            store.remove(*place, at)
             tables.remove(place)
         elif action < 9:
             store.put_pending(producer_id, 0, *place, stored)
