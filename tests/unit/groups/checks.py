@@ -6,6 +6,7 @@ from collections import Counter
 
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.groups.member import protocol_bytes
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.requests.groups import ListGroupsRequest, ListGroupsResponse
 
@@ -41,6 +42,9 @@ def check_group(group: ClassicGroup) -> None:
     }
     assert not group.pending_members & set(group.members)
     assert (group.leader in group.members) if group.members else True
+    said = [member.protocols for member in group.members.values()]
+    assert group.protocol_support == dict(Counter(name for protocols in said for name, _ in protocols))
+    assert group.protocol_bytes == sum(map(protocol_bytes, said))
     for member in group.members.values():
         assert member.join_token is None or group.state is GroupState.PREPARING_REBALANCE
         assert member.sync_token is None or group.state is GroupState.COMPLETING_REBALANCE
