@@ -238,9 +238,10 @@ class OffsetStore:
                 self._materialise(group_id, of_group)
 
     def _materialise(self, group_id: str, of_group: GroupOffsets) -> None:
+        committed = self.of_group(group_id)  # unpacked once
         for topic, of_topic in of_group.items():
             for partition, stored in of_topic.items():
-                existing = self.get(group_id, topic, partition)
+                existing = committed.get(topic, {}).get(partition)
                 if existing is None or stored[0] > existing[0]:
                     self.put(group_id, topic, partition, stored)
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.unit.groups.harness import Harness, Topics
 
+from muster_coordinator.groups import offsets as module
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.offsets import (
@@ -154,6 +155,21 @@ def test_transaction_commits_into_a_packed_group() -> None:
     store.end_transaction(1, 0, True, 0, 22)
     assert store.of_group("g-0") == {"t": {0: (20, value(20)), 1: (21, value(21))}}
     assert store.get("g-1", "t", 0) == (1, value(1))
+
+
+def test_transaction_that_was_overtaken_unpacks_a_group_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time takes half a millisecond, and others wait."""
+    store, other = filled(0, unpacked_min=1), filled(0, unpacked_min=1)
+    for partition in range(100):
+        store.put_pending(1, 0, "g", "t", partition, (0, value(partition)))
+        other.put("g", "t", partition, (1, value(partition)))
+    store.restore("g", 100, module.encode_offsets(other.packed("g")))
+    assert "g" not in unpacked(store)
+    decoded: list[bytes] = []
+    decode = module.decode_offsets
+    monkeypatch.setattr(module, "decode_offsets", lambda packed: (decoded.append(packed), decode(packed))[1])
+    store.end_transaction(1, 0, True, 0, 3)
+    assert len(decoded) == 1
 
 
 def test_answers_are_the_same_while_groups_are_packed_between_them() -> None:
