@@ -45,6 +45,7 @@ ROWS = {
         ("Clients", r"gateway_(connections|connections_ended|held_bytes|bytes)$"),
         ("Clusters behind it", r"gateway_(connections_refused|nodes|reachable)$"),
         ("Groups", r"group_requests"),
+        ("Groups that move", r"gateway_(leases|movable_)"),
     ),
     "operator": (
         ("Partitions and failovers", r"leaderless|partitions$|failover|election"),

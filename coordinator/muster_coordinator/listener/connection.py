@@ -14,7 +14,6 @@ from typing import cast
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange, ThrottledExchange
 from muster_coordinator.listener.rotation import (
-    LIGHT_RESERVE,
     LIGHT_UNITS,
     QUANTUM,
     READ_UNIT_BYTES,
@@ -166,7 +165,7 @@ class KafkaConnection(asyncio.Protocol):
         and there is room."""
         state, answers, reader, rotation = self._state, self.answers, self._reader, self._rotation
         most, is_ready, units = QUANTUM, self._is_ready(), rotation.units
-        kept = LIGHT_RESERVE if self._spent_units > LIGHT_UNITS else 0
+        kept = rotation.light_reserve if self._spent_units > LIGHT_UNITS else 0
         if data:
             reader.push(data)
             if len(data) >= READ_UNIT_BYTES:
@@ -219,7 +218,7 @@ class KafkaConnection(asyncio.Protocol):
         again in its own turn, which has to have room for as many."""
         rotation, units = self._rotation, size // READ_UNIT_BYTES
         rotation.units -= units
-        if rotation.units <= LIGHT_RESERVE:
+        if rotation.units <= rotation.light_reserve:
             self._read_units = units
             self._pause_reading()
             rotation.wait(self, True)

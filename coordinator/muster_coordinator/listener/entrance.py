@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import ClientAnswer
-from muster_coordinator.listener.rotation import LIGHT_RESERVE, QUANTUM
+from muster_coordinator.listener.rotation import QUANTUM
 from muster_coordinator.listener.sasl import Sasl, told
 from muster_coordinator.listener.state import Handler, ServerState
 from muster_coordinator.requests import cluster as w
@@ -144,7 +144,7 @@ class Entrance(asyncio.Protocol):
     def take_turn(self) -> None:
         """Take some of the frames: a login has six at most."""
         rotation, most = self._state.rotation, QUANTUM
-        while most and rotation.units > LIGHT_RESERVE:
+        while most and rotation.units > rotation.light_reserve:
             if self._waits or self._is_unread or self._transport is None:
                 break
             try:

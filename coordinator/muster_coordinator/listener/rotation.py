@@ -20,8 +20,8 @@ TURN_UNITS = 32
 """About 1 ms of requests: who waits for a few turns does not notice. Less would cost batches of commits."""
 
 LIGHT_RESERVE = 16
-"""What a turn keeps for connections that have spent little in their last one: a heartbeat is carried out in the turn in
-which it comes, whatever many others ask for."""
+"""What a pod's turn keeps for connections that have spent little in their last one: a heartbeat is carried out in the
+turn in which it comes, whatever many others ask for."""
 
 QUANTUM = 16
 """Kafka takes one request of a connection at a time; clients that pipeline commits have a few in flight."""
@@ -53,9 +53,11 @@ class Taking(Protocol):
 
 
 class Rotation:
-    """One per pod. `units`: how many may be spent until the next turn of the event loop."""
+    """One per process. `units`: how many may be spent until the next turn of the event loop. `light_reserve`: those
+    that only connections may spend that have spent little in their last one."""
 
-    def __init__(self) -> None:
+    def __init__(self, light_reserve: int = 0) -> None:
+        self.light_reserve = light_reserve
         self.units = TURN_UNITS
         self._light: dict[Taking, None] = {}  # in the order in which they began to wait
         self._heavy: dict[Taking, None] = {}
@@ -78,9 +80,9 @@ class Rotation:
         self._due = False
         self.units = TURN_UNITS
         self._serve(self._light, 0)
-        if self._heavy and self.units <= LIGHT_RESERVE:
-            self.units = LIGHT_RESERVE + 1  # each turn serves one of these, however many others there are
-        self._serve(self._heavy, LIGHT_RESERVE)
+        if self._heavy and self.units <= self.light_reserve:
+            self.units = self.light_reserve + 1  # each turn serves one of these, however many others there are
+        self._serve(self._heavy, self.light_reserve)
         if (self._light or self._heavy) and not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._turn)

@@ -10,7 +10,7 @@ import structlog
 
 from muster_coordinator.listener.audit import LONGEST_NAME, AuditLog
 from muster_coordinator.listener.exchange import AnsweringConnection, ClientAnswer
-from muster_coordinator.listener.rotation import Rotation
+from muster_coordinator.listener.rotation import LIGHT_RESERVE, Rotation
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity
 from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
@@ -86,7 +86,7 @@ class ServerState:
         self.throttled = 0
         self.held_bytes = 0  # sum over the connections
         self.connections: set[Connection] = set()
-        self.rotation = Rotation()
+        self.rotation = Rotation(LIGHT_RESERVE)
         self.audit = AuditLog(settings.audit_lines_per_second, clock)
         self._hosts: dict[Connection, str] = {}
         self._by_host: Counter[str] = Counter()
