@@ -13,7 +13,7 @@ from muster_coordinator.podapi.leases import FenceEntry, LeasesAnswer, LeasesReq
 from muster_coordinator.records.partitioner import partition_for
 
 PARTITIONS = 3
-"""Of the offsets topic of its Muster."""
+"""The number of partitions of the offsets topic at Muster."""
 
 
 class PodApi:

@@ -14,7 +14,7 @@ from muster_operator.api.durations import format_time
 OPEN_MS = 10_000
 """Transactions that have been open for longer are shown; others come and go."""
 SHOWN_MAX = 100
-"""So many are described; of more, those that the pods name first."""
+"""The most transactions that are described: those that the pods name first."""
 ANSWER_MS = 5_000
 LATE_MS = 15_000
 """A coordinator looks every ten seconds for transactions whose time is over."""

@@ -13,13 +13,7 @@ from typing import cast
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange, ThrottledExchange
-from muster_coordinator.listener.rotation import (
-    LIGHT_UNITS,
-    QUANTUM,
-    READ_UNIT_BYTES,
-    SLICE_UNITS,
-    UNIT_BYTES,
-)
+from muster_coordinator.listener.rotation import LIGHT_UNITS, QUANTUM, READ_UNIT_BYTES, SLICE_UNITS, UNIT_BYTES
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host

@@ -42,7 +42,7 @@ def filled(groups: int, unpacked_min: int) -> OffsetStore:
 
 
 def put(store: OffsetStore, group_id: str, offset: int) -> None:
-    """As a run: `store.put` packs a new group at once."""
+    """Commit an offset by a run, because `store.put` packs a new group at once."""
     store.put_all(group_id, "t", [(0, (offset, value(offset)))], offset)
 
 

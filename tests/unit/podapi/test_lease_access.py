@@ -1,4 +1,4 @@
-"""Who may ask for leases, and who may move groups."""
+"""The rights to ask for leases, and to move groups."""
 
 from __future__ import annotations
 

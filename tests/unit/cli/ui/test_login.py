@@ -1,4 +1,4 @@
-"""Who may see the pages of `muster ui`, and under which name they are asked for."""
+"""The login of `muster ui`, and the names of the host that it answers to."""
 
 from __future__ import annotations
 
