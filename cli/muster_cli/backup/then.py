@@ -102,8 +102,7 @@ def offsets_then(store: Store, moment: Moment, wanted: Callable[[str], bool], pr
             if moment.later is not None and moment.at_ms is not None:
                 start = 0 if base is None else base.commit_point
                 end = _end_at(store, cut, start, moment.at_ms)
-                replay.take(_batches(store, cut, start, end))
-                found.removed += _removed(store, cut, start, end)
+                found.removed += end - start - replay.take(_batches(store, cut, start, end))
         except (CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
             raise CliError(f"{newest.id}, {cut.name}: {error}") from error
         found.offsets |= replay.offsets()
@@ -119,8 +118,11 @@ class _Replay:
         self._offsets = OffsetStore(_PRODUCERS, _UNPACKED_GROUPS)
         self._decode = LogDecoder().decode
 
-    def take(self, batches: Iterator[RecordBatch]) -> None:
+    def take(self, batches: Iterator[RecordBatch]) -> int:
+        """Returns how many records there were."""
+        count = 0
         for batch in batches:
+            count += batch.records_count
             if batch.is_control:
                 self._marker(batch)
                 continue
@@ -128,6 +130,7 @@ class _Replay:
                 change = self._decode(record.key, record.value)
                 if type(change) is OffsetCommitRecord and self._wanted(change.group_id):
                     self._offset(batch, change, record.offset)
+        return count
 
     def offsets(self) -> dict[str, dict[Place, OffsetCommitValue]]:
         found: dict[str, dict[Place, OffsetCommitValue]] = {}
@@ -178,8 +181,3 @@ def _end_at(store: Store, cut: PartitionCut, start: int, at_ms: int) -> int:
         if batch.base_timestamp_ms <= at_ms:
             end = batch.end_offset
     return end
-
-
-def _removed(store: Store, cut: PartitionCut, start: int, end: int) -> int:
-    """How many offsets between the two have no record."""
-    return end - start - sum(batch.records_count for batch in _batches(store, cut, start, end))

@@ -12,8 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-Place = tuple[str, int]
-"""Topic and partition."""
+from muster_cli.oncall.groups import Place
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -100,13 +99,16 @@ def undo_screen(undo: Undo) -> RenderableType:
         parts += [table, ""]
     parts.append(outcomes(undo.groups))
     if undo.removed_records:
-        parts.append(
-            Text(
-                f"{undo.removed_records} records of that time are gone: compaction had removed them before the backup"
-                " was made, so some offsets may be older than they were then"
-            )
-        )
+        parts.append(Text(told_removed(undo.removed_records)))
     return Lines(*parts)
+
+
+def told_removed(count: int) -> str:
+    """What records that compaction has taken out mean."""
+    return (
+        f"{count} records of that time are gone: compaction had removed them before the backup was made, so some"
+        " offsets may be older than they were then"
+    )
 
 
 def outcomes(groups: Iterable[GroupUndo]) -> RenderableType:

@@ -16,20 +16,22 @@ from muster_cli.backup.catalog import read_catalog
 from muster_cli.backup.then import Moment, Then, moment_of, offsets_then
 from muster_cli.errors import CliError, CliUsageError
 from muster_cli.oncall.asking import Brokers
+from muster_cli.oncall.groups import Place
 from muster_cli.oncall.kafka import KafkaGroups
 from muster_cli.oncall.looking import console
 from muster_cli.oncall.undo import (
     Committed,
     GroupUndo,
-    Place,
     Undo,
     compared,
     csv_lines,
     outcomes,
     to_write,
+    told_removed,
     undo_screen,
 )
 from muster_cli.progress import amounts
+from muster_operator.api.durations import format_time
 
 DONE, LEFT = 0, 1
 """Exit codes: `LEFT` if a group was left as it is that should have been another one."""
@@ -69,13 +71,7 @@ def look_back(asked: Asked) -> tuple[str, Offsets, int]:
 def run_offsets(asked: Asked, *, as_csv: bool, as_json: bool) -> None:
     """Print what was committed. Raises CliError, CliUsageError."""
     moment, offsets, removed = look_back(asked)
-    if as_csv:
-        for line in csv_lines(offsets):
-            click.echo(line)
-        if removed:
-            click.echo(_removed(removed), err=True)
-        return
-    if as_json:
+    if as_json and not as_csv:
         rows = {
             group: [
                 {"topic": place[0], "partition": place[1], **msgspec.to_builtins(each)} for place, each in of.items()
@@ -84,13 +80,16 @@ def run_offsets(asked: Asked, *, as_csv: bool, as_json: bool) -> None:
         }
         click.echo(msgspec.json.encode({"moment": moment, "removedRecords": removed, "groups": rows}))
         return
-    shown = [compared(group, "", then, {}) for group, then in sorted(offsets.items())]
-    click.echo(f"committed at {moment}:")
-    for group in shown:
-        for each in group.changes:
-            click.echo(f"{group.group}  {each.topic}-{each.partition}  {each.then}")
+    if as_csv:
+        for line in csv_lines(offsets):
+            click.echo(line)
+    else:
+        click.echo(f"committed at {moment}:")
+        for group, then in sorted(offsets.items()):
+            for (topic, partition), each in sorted(then.items()):
+                click.echo(f"{group}  {topic}-{partition}  {each.offset}")
     if removed:
-        click.echo(_removed(removed), err=True)
+        click.echo(told_removed(removed), err=True)
 
 
 def run_undo(brokers: Brokers, asked: Asked, *, yes: bool, dry_run: bool, as_json: bool) -> int:
@@ -142,8 +141,8 @@ def _committed(then: Then) -> Offsets:
 def _words(moment: Moment) -> str:
     if moment.at_ms is None:
         assert moment.base is not None
-        return f"{moment.base.id}"
-    return datetime.fromtimestamp(moment.at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return moment.base.id
+    return format_time(moment.at_ms / 1000)
 
 
 def _at_ms(text: str) -> int:
@@ -152,7 +151,3 @@ def _at_ms(text: str) -> int:
     except ValueError as error:
         raise CliUsageError(f"--at {text}: no time as 2026-11-28T09:30:00Z") from error
     return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _removed(count: int) -> str:
-    return f"{count} records of that time are gone (compaction): some offsets may be older than they were then"
