@@ -573,3 +573,32 @@ async def silent_last_consumer_leaves_a_classic_group(s: Session) -> None:
     await s.until_state("PreparingRebalance")
     await describe(s, 5)
     await again(member)
+
+
+async def into_a_classic_group(s: Session) -> None:
+    """A consumer comes into a group of a classic member, and leaves, whatever the policy lets it."""
+    member = classic(s)
+    await settled(s, member, 0, 1, 2)
+    await enter(s, A, "u")
+    await show(s)
+    await member.heartbeat()
+    await again(member)
+    await beat(s, A, -1)
+    await show(s)
+    await describe(s, 5)
+    await member.heartbeat()
+
+
+async def into_a_consumer_group(s: Session) -> None:
+    """Classic members come into a group of a consumer, whatever the policy lets them."""
+    await enter(s, A, "u", instance_id="i")
+    member = classic(s)
+    await member.ask_for_id()
+    await again(member)
+    await show(s)
+    static = classic(s, "back", instance="i")
+    await static.join()
+    await show(s)
+    await describe(s, 5)
+    await static.leave()
+    await describe(s, 5)

@@ -14,7 +14,7 @@ import pytest
 from tests.support.certificates import CLUSTER, Authority, operator, pod, reader
 from tests.support.lease_api import PARTITIONS, PodApi
 from tests.unit.gateway import frames
-from tests.unit.gateway.servers import Client, Server, gateway, plain
+from tests.unit.gateway.servers import Answering, Client, Server, gateway, plain
 from tests.unit.gateway.test_client import describe, ended, wait_for
 
 from muster_coordinator.errors import ErrorCode
@@ -103,14 +103,19 @@ async def test_a_group_moves_under_its_client_and_back() -> None:
             each.close()
 
 
-async def test_a_fence_is_drained_only_when_kafka_has_answered() -> None:
-    may_answer = asyncio.Event()
+def _slow(may_answer: asyncio.Event) -> Answering:
+    """Kafka, which answers once it may."""
 
-    async def slow(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
+    async def answer(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
         await may_answer.wait()
         return plain(correlation_id, b"kafka")
 
-    async with site(slow) as it:
+    return answer
+
+
+async def test_a_fence_is_drained_only_when_kafka_has_answered() -> None:
+    may_answer = asyncio.Event()
+    async with site(_slow(may_answer)) as it:
         client = await Client.connect(it.port)
         client.send(apis.HEARTBEAT, 0, 1, _heartbeat("k-1"))
         await wait_for(lambda: it.kafka_got() == [1])
@@ -146,12 +151,7 @@ async def test_the_end_of_a_client_ends_what_it_has_outstanding() -> None:
 @pytest.mark.parametrize("answered", [False, True])
 async def test_without_a_lease_no_answer_of_kafkas_passes(answered: bool) -> None:
     may_answer = asyncio.Event()
-
-    async def slow(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
-        await may_answer.wait()
-        return plain(correlation_id, b"kafka")
-
-    async with site(slow) as it:
+    async with site(_slow(may_answer)) as it:
         client = await Client.connect(it.port)
         client.send(apis.HEARTBEAT, 0, 1, _heartbeat("k-1"))
         await wait_for(lambda: it.kafka_got() == [1])
@@ -236,12 +236,7 @@ async def test_a_request_for_groups_of_both_sides_is_refused() -> None:
 
 async def test_each_group_of_a_request_is_outstanding() -> None:
     may_answer = asyncio.Event()
-
-    async def slow(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
-        await may_answer.wait()
-        return plain(correlation_id, b"kafka")
-
-    async with site(slow) as it:
+    async with site(_slow(may_answer)) as it:
         client = await Client.connect(it.port)
         client.writer.write(framed(frames.request(apis.DELETE_GROUPS, 2, {"groups_names": ("k-1", "x", "k-2")}, 1)))
         await wait_for(lambda: it.kafka_got() == [1])
