@@ -13,6 +13,7 @@ import time
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 
 from muster_cli.backup.catalog import Catalog, read_catalog
@@ -25,7 +26,11 @@ from muster_cli.errors import CliError
 from muster_cli.progress import Amount
 from muster_coordinator.podapi.client import new_session
 
-CUTS_MAX = 10
+CUTS_MIN, CHANGING_S = 10, 900.0
+"""Logs that change while they are copied, because they are compacted or led by another pod, are cut again: at least so
+often, and for that time in seconds. Each attempt copies only what the ones before have not, so it is shorter, and on a
+machine under load a fixed number of them may all meet a compaction.
+"""
 LONGEST_S = 12 * 3600
 """`prune` keeps the segments of a dropped backup for a day, so a run that begins with them must end before."""
 
@@ -49,7 +54,7 @@ async def create_backup(
     with tempfile.TemporaryDirectory(prefix="muster-backup-") as scratch:
         async with cluster as pods, new_session() as http:
             copier = LogCopier(store, _known(catalog), Path(scratch) / "segment", rate)
-            for attempt in range(1, CUTS_MAX + 1):
+            for attempt in count(1):
                 cut = await take_cut(pods, http)
                 _refuse_stranger(catalog, cut)
                 try:
@@ -58,8 +63,10 @@ async def create_backup(
                 except OSError as error:
                     raise CliError(f"{error.filename or scratch}: {error.strerror or error}") from error
                 except ChangedError as error:
-                    if attempt == CUTS_MAX:
-                        raise CliError(f"the logs changed during each of {CUTS_MAX} attempts: {error}") from error
+                    spent = time.monotonic() - began
+                    if attempt >= CUTS_MIN and spent > CHANGING_S:
+                        told = f"the logs changed during each of {attempt} attempts in {spent:.0f} s"
+                        raise CliError(f"{told}: {error}. Raise --mib-per-second") from error
     backup = Backup(
         _new_id(cut.taken_at_ms), cut.taken_at_ms, version("muster"), cut.cluster_id, cut.pods, cut.layout, partitions
     )
