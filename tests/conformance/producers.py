@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 from tests.conformance.members import topic
@@ -18,6 +19,16 @@ WAIT_S = 15.0
 
 Identity = tuple[int, int]
 """(producer id, epoch)."""
+
+_ids = itertools.count(1_000_000)
+_ids_by_script: dict[tuple[str, int], int] = {}
+
+
+def producer_id(s: Session, number: int = 0) -> int:
+    """A producer id of this script that no coordinator gave out, the same on both servers. Scripts run at once, and
+    Kafka's AddPartitionsToTxnManager answers the first of two concurrent verifications of one producer id with
+    NETWORK_EXCEPTION, which TxnOffsetCommit turns into COORDINATOR_LOAD_IN_PROGRESS."""
+    return _ids_by_script.setdefault((s.name, number), next(_ids))
 
 
 class Producer:

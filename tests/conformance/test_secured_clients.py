@@ -43,6 +43,9 @@ NO_COORDINATOR = "_WAIT_COORD"
 refused first, and `session.timeout.ms` is over."""
 TRIES_MS = (800, 4000, 24_000)
 """How long kafka-python tries to log in: longer where a busy machine has not answered yet."""
+BACKOFF_MS = 50
+"""How long kafka-python waits before it connects again. A broker sends its refusal and closes the connection, and
+kafka-python throws away what it receives together with the end of a connection: a busy machine needs many tries."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,8 @@ async def kafka_python(c: Certified, port: int, asked: Asked) -> AsyncIterator[C
             sasl_oauth_token_provider=Tokens() if asked.mechanism == "OAUTHBEARER" else None,
             enable_auto_commit=False,
             bootstrap_timeout_ms=bootstrap_ms,
+            reconnect_backoff_ms=BACKOFF_MS,
+            reconnect_backoff_max_ms=BACKOFF_MS,
         )
 
     def refused() -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from tests.conformance.acls import GROUPS
 from tests.conformance.acls import SETTINGS as SETTINGS
 from tests.conformance.members import Member, commit, fetch, stable, topic
+from tests.conformance.producers import producer_id
 from tests.conformance.registry import script
 from tests.conformance.session import Session
 
@@ -136,7 +137,8 @@ async def delete_offsets_without_the_right(s: Session) -> None:
 async def commit_in_a_transaction_without_the_right(s: Session, version: int) -> None:
     for transactional_id in (f"hidden-{s.name}", f"described-{s.name}"):
         for group in (f"hidden-{s.name}", f"open-{s.name}"):
-            fields = {"transactional_id": transactional_id, "group_id": group, "producer_id": 7, "producer_epoch": 0}
+            fields = {"transactional_id": transactional_id, "group_id": group, "producer_epoch": 0}
+            fields |= {"producer_id": producer_id(s)}
             more = {"generation_id": -1, "member_id": "", "group_instance_id": None}
             await s.ask("txn_offset_commit", version, **fields, **more, topics=_commits())
     fields |= {"transactional_id": f"open-{s.name}", "group_id": f"hidden-{s.name}"}

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.conformance.members import Member, commit, describe, fetch, stable, topic
+from tests.conformance.producers import producer_id
 from tests.conformance.registry import script
 from tests.conformance.session import Session
 
@@ -106,7 +107,7 @@ async def expired_offset_with_an_open_transaction_stays(s: Session) -> None:
         3,
         transactional_id=s.name,
         group_id=s.group,
-        producer_id=999_999,
+        producer_id=producer_id(s),
         generation_id=-1,
         topics=[topic("t", (0, 9))],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.members import Member, commit, describe, fetch, form, stable, subscription, topic
+from tests.conformance.producers import producer_id
 from tests.conformance.registry import script
 from tests.conformance.servers import MAX_SIZE
 from tests.conformance.session import Session
@@ -116,7 +117,7 @@ async def transactional_commit_that_no_batch_can_hold(s: Session) -> None:
         3,
         transactional_id="x",
         group_id=s.group,
-        producer_id=888_888,
+        producer_id=producer_id(s),
         generation_id=-1,
         topics=[topic("t", *((i % 10, i, "x" * 4096) for i in range(300)))],
     )

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.conformance.members import Member, commit, describe, fetch, subscription, topic
+from tests.conformance.producers import producer_id
 from tests.conformance.registry import script
 from tests.conformance.servers import INITIAL_DELAY_MS
 from tests.conformance.session import CLOSED, NO_ANSWER, Parked, Session
@@ -102,7 +103,7 @@ class Walk:
             3,
             transactional_id="x",
             group_id=self.session.group,
-            producer_id=777_777,
+            producer_id=producer_id(self.session),
             generation_id=self.random.choice((-1, member.generation)),
             member_id=self.random.choice(("", member.member_id)),
             topics=[self.offsets()],

@@ -8,10 +8,10 @@ the very same requests, markers included. `producer` scripts drive Kafka's trans
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import Any
 
 from tests.conformance.members import Member, commit, describe, fetch, form, stable, topic
+from tests.conformance.producers import producer_id
 from tests.conformance.registry import script
 from tests.conformance.servers import PARTITIONS, VERIFICATION
 from tests.conformance.session import Session
@@ -19,20 +19,13 @@ from tests.conformance.session import Session
 from muster_coordinator.records.partitioner import partition_for
 
 SETTINGS = {VERIFICATION: "false"}
-_ids = itertools.count(1_000_000)
-_ids_by_script: dict[tuple[str, int], int] = {}
-
-
-def _producer(s: Session, number: int = 0) -> int:
-    """A producer id of this script, the same on both servers."""
-    return _ids_by_script.setdefault((s.name, number), next(_ids))
 
 
 async def _txn_commit(s: Session, version: int = 3, offset: int = 5, number: int = 0, **changes: Any) -> None:
     fields: dict[str, Any] = {
         "transactional_id": s.name,
         "group_id": s.group,
-        "producer_id": _producer(s, number),
+        "producer_id": producer_id(s, number),
         "producer_epoch": 0,
         "generation_id": -1,
         "topics": [topic("t", (0, offset))],
@@ -43,7 +36,7 @@ async def _txn_commit(s: Session, version: int = 3, offset: int = 5, number: int
 async def _end(s: Session, *, committed: bool, number: int = 0, version: int = 1, **changes: Any) -> None:
     partitions = [partition_for(s.group, PARTITIONS)]
     marker = {
-        "producer_id": _producer(s, number),
+        "producer_id": producer_id(s, number),
         "producer_epoch": 0,
         "transaction_result": committed,
         "topics": [{"name": "__consumer_offsets", "partition_indexes": partitions}],
@@ -160,7 +153,7 @@ async def second_marker_changes_nothing(s: Session) -> None:
 
 
 @script()
-async def next_transaction_of_the_same_producer(s: Session) -> None:
+async def next_transaction_of_the_sameproducer_id(s: Session) -> None:
     await _txn_commit(s, offset=5)
     await _end(s, committed=True)
     await _txn_commit(s, offset=6)
@@ -273,7 +266,7 @@ async def markers_of_both_kinds_in_one_request(s: Session) -> None:
     await _txn_commit(s, producer_epoch=5, number=1, topics=[topic("u", (0, 2))])
     places = [{"name": "__consumer_offsets", "partition_indexes": [partition_for(s.group, PARTITIONS)]}]
     markers = [
-        {"producer_id": _producer(s, n), "producer_epoch": 5 + n, "transaction_result": True, "topics": places}
+        {"producer_id": producer_id(s, n), "producer_epoch": 5 + n, "transaction_result": True, "topics": places}
         | {"transaction_version": 1 + n}
         for n in range(2)
     ]
@@ -408,7 +401,7 @@ async def _begin(s: Session, *, add_offsets: bool = True) -> tuple[int, int]:
     """(producer id, epoch), with the group added to the transaction where there is a transaction coordinator;
     TxnOffsetCommit v5 adds it itself (KIP-890)."""
     if not s.is_kafka:
-        return _producer(s), 0
+        return producer_id(s), 0
     while True:
         answer = await s.quietly("init_producer_id", 4, transactional_id=s.name, transaction_timeout=60_000)
         if int(answer.error_code) == 0:
