@@ -50,9 +50,9 @@ class Gateway:
         self.settings = settings
         movable = prefixes_of(settings.movable)
         self.moves = Moves(movable, f"{socket.gethostname()}-{uuid.uuid4()}") if movable else None
-        self._lease_calls = self._calls_of(self.moves) if self.moves is not None else None
         self.routes = Routes(prefixes_of(settings.groups), self.moves.is_at_muster if self.moves is not None else None)
         self.nodes = Nodes(settings, self._listen)
+        self._lease_calls = self._calls_of(self.moves) if self.moves is not None else None
         to_brokers = Connector(settings.to_brokers, CLIENT_ID)
         to_pods = Connector(settings.to_pods, CLIENT_ID)
         limit = settings.max_read_bytes
@@ -79,7 +79,13 @@ class Gateway:
     def _calls_of(self, moves: Moves) -> LeaseCalls:
         settings = self.settings
         tls = api_tls(settings.api_tls_dir, settings.api_cluster) if settings.api_tls_dir else None
-        return LeaseCalls(moves, addresses(settings.api), tls)
+        return LeaseCalls(moves, self._apis, tls)
+
+    def _apis(self) -> list[Address]:
+        """Where the pods' APIs are, as far as the pods are known."""
+        port = self.settings.api_port
+        at_pods = [(host, port) for host, _ in self.nodes.pods.values()] if port else []
+        return [*addresses(self.settings.api), *at_pods]
 
     async def start(self) -> Address:
         """Listen for clients; returns the bootstrap address. Raises OSError.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +36,7 @@ FENCED_INTERVAL_MS = 25
 """While a group is fenced: its move waits for the gateway's word, and its clients for the end of the fence."""
 SHORTEST_INTERVAL_MS = 20
 RESOLVE_S = 2.0
-"""How often the names of `muster.api.servers` are looked up."""
+"""How often the names of pods are looked up."""
 
 
 def api_tls(directory: str, cluster: str) -> Tls:
@@ -53,9 +53,10 @@ class CallFailedError(Exception):
 
 
 class LeaseCalls:
-    """`servers`: of the pods' APIs; a name stands for all of its addresses. `tls`: for them; None: they are plain."""
+    """`servers`: where the pods' APIs are now; a name stands for all of its addresses. `tls`: for them; None: they are
+    plain."""
 
-    def __init__(self, moves: Moves, servers: tuple[Address, ...], tls: Tls | None) -> None:
+    def __init__(self, moves: Moves, servers: Callable[[], Iterable[Address]], tls: Tls | None) -> None:
         self._moves = moves
         self._servers = servers
         self._tls = tls
@@ -100,7 +101,7 @@ class LeaseCalls:
     async def _resolved(self, known: list[Address]) -> list[Address]:
         """Addresses of the pods now; those that were known, while names cannot be looked up."""
         loop, found = asyncio.get_running_loop(), list[Address]()
-        for host, port in self._servers:
+        for host, port in self._servers():
             try:
                 async with asyncio.timeout(RESOLVE_S):
                     answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

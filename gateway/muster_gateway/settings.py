@@ -86,11 +86,15 @@ class GatewaySettings:
     movable: str = _text("muster.movable.groups", "")
     """Prefixes of the ids of groups that Kafka serves until they are moved to Muster, in the same form, and the same as
     the pods' `muster.upstream.movable.groups`. Their requests wait while no pod says which side serves them. Needs
-    `muster.api.servers` and `muster.transactions=1`."""
+    `muster.api.servers` or `muster.api.port`, and `muster.transactions=1`."""
 
     api: str = _text("muster.api.servers", "", addresses)
     """With `muster.movable.groups`: where the APIs of the pods are, HOST:PORT, separated by commas. A name with several
     addresses, as of a headless Service, stands for all of them."""
+
+    api_port: int = _number("muster.api.port", 0, 0, PORT_MAX)
+    """With `muster.movable.groups`: the APIs of the pods are at this port of the hosts that Muster's pods have, as they
+    are told to clients. 0: they are where `muster.api.servers` says."""
 
     api_tls_dir: str = _path("muster.api.tls.dir")
     """An absolute path, a directory with `tls.crt`, `tls.key` and `ca.crt`: for the APIs of pods that have TLS. The
@@ -351,8 +355,8 @@ def _trouble_of_moves(settings: GatewaySettings) -> str:
     """What movable groups want and do not have; "" if nothing."""
     if not settings.movable:
         return ""
-    if not addresses(settings.muster) or not addresses(settings.api):
-        return "muster.movable.groups needs muster.bootstrap.servers and muster.api.servers"
+    if not addresses(settings.muster) or not (addresses(settings.api) or settings.api_port):
+        return "muster.movable.groups needs muster.bootstrap.servers, and muster.api.servers or muster.api.port"
     if bool(settings.api_tls_dir) != bool(settings.api_cluster):
         return "muster.api.tls.dir and muster.api.cluster need each other"
     if not settings.transactions:

@@ -205,6 +205,13 @@ class Security(msgspec.Struct, frozen=True, rename="camel"):
             " (operator.secrets of the chart)."
         ),
     ] = None
+    reader_secret: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=253)] | None,
+        Meta(
+            description="Likewise for the gateway, with muster://NAMESPACE/NAME/reader: it asks pods about groups that"
+            " can move."
+        ),
+    ] = None
     ca_round: Annotated[
         int,
         Meta(
@@ -383,7 +390,11 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
                 (
                     "has(self.podSecret) == has(self.operatorSecret)",
                     "podSecret and operatorSecret go together: both come from one CA",
-                )
+                ),
+                (
+                    "!has(self.readerSecret) || has(self.podSecret)",
+                    "readerSecret goes with podSecret: without it the operator makes both",
+                ),
             )
         ),
     ] = Security()

@@ -160,6 +160,12 @@ KINDS = (
                 "spec.gateway.advertisedHost is needed with type LoadBalancer: clients are told it",
             ),
             (
+                "!has(self.spec.gateway) || size(self.spec.upstream.movableGroups) == 0"
+                " || !has(self.spec.security.podSecret) || has(self.spec.security.readerSecret)",
+                "spec.upstream.movableGroups with a gateway needs spec.security.readerSecret where podSecret is given:"
+                " the gateway asks the pods' API",
+            ),
+            (
                 "!has(oldSelf.spec.upstream) || has(self.spec.upstream)",
                 "spec.upstream cannot be taken back: Kafka's groups, as they were last read, would become Muster's;"
                 " delete the cluster instead",

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from muster_operator.api.listener_security import ListenerAuthentication, ListenerTls, SecretName
-from muster_operator.api.meta import MAX_BROKER_IDS
+from muster_operator.api.meta import MAX_BROKER_IDS, rules
 from muster_operator.api.pod_template import PodTemplate, Resources
 
 ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
@@ -66,6 +66,24 @@ class Upstream(msgspec.Struct, frozen=True, rename="camel"):
             description="Beginnings of the ids of groups that Muster coordinates; *: of all groups. All others are"
             " Kafka's. A group that Kafka has already begins anew here, so do not name its beginning.",
             extra_json_schema={"x-kubernetes-list-type": "set"},
+        ),
+    ] = ()
+    movable_groups: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"^[^,\s]+$", min_length=1, max_length=249)], ...],
+        Meta(
+            max_length=50,
+            description="Beginnings of the ids of Kafka's groups that can move here while they run; *: of all. All"
+            " their clients have to come by gateways, and their requests wait while no pod leads their partition."
+            " Gateways have it as soon as all pods do.",
+            extra_json_schema={
+                "x-kubernetes-list-type": "set",
+                **rules(
+                    (
+                        "oldSelf.all(each, each in self)",
+                        "movableGroups only gets longer: gateways would send groups that have moved to Kafka again",
+                    )
+                ),
+            },
         ),
     ] = ()
     tls: OutgoingTls | None = None

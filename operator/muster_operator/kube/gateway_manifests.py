@@ -7,28 +7,38 @@ reaches, the port alone says which node it means. No address changes when gatewa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from muster_operator.api.models import GROUP, CoordinatorCluster, Gateway
 from muster_operator.kube.external import host_and_port
 from muster_operator.kube.manifests import (
+    API_PORT,
     DECLARED,
     METRICS_PORT,
     Manifest,
     bootstrap_service_name,
     fingerprint,
+    is_secured,
     metadata_of,
+    reader_secret_name,
 )
 from muster_operator.kube.objects import PART_OF
 from muster_operator.kube.pod_parts import mounts, placement, pod_security, spread, volumes
 from muster_operator.store.client_security import USERS
 from muster_operator.store.outgoing import MUSTER, ROOT, UPSTREAM, outgoing_secrets, outgoing_settings
+from muster_operator.store.workload import MOVABLE
 
 GATEWAY_LABEL = f"{GROUP}/gateway"
 """On the pods of a gateway, in place of the label of the cluster's own pods: autoscalers select by that one."""
 
 TLS_VOLUME = "gateway-tls"
 """The volume with the listener's Secret."""
+
+READER_VOLUME = "pod-api"
+"""The volume with the certificate for the pods' APIs."""
+_CONFIG = "MUSTER_GATEWAY_CONFIG"
+_MOVABLE = "muster.movable.groups"
 
 BOOTSTRAP_PORT = 9092
 BROKER_PORTS = 9100
@@ -81,17 +91,50 @@ def gateway_budget(cluster: CoordinatorCluster) -> tuple[str, Manifest]:
     }
 
 
-def gateway_deployment(cluster: CoordinatorCluster, image: str, addresses: Mapping[str, str]) -> tuple[str, Manifest]:
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """What a gateway has to know for groups that can move: the beginnings of their ids, and whether the pods' APIs have
+    TLS."""
+
+    prefixes: tuple[str, ...] = ()
+    secured: bool = False
+
+
+def moving_of(cluster: CoordinatorCluster, pods: Iterable[Manifest], live: Manifest | None, *, new: bool) -> Moving:
+    """What the gateway gets of what is declared: what every pod has by now. A gateway that had it earlier would let
+    these groups wait until the last leader is replaced. What the `live` Deployment has once it keeps: without it a
+    gateway sends groups that have moved to Kafka. `new`: whether pods that are still to be made have TLS.
+    """
+    upstream, specs = cluster.spec.upstream, [each["spec"] for each in pods]
+    declared = upstream.movable_groups if upstream is not None else ()
+    at_pods = [_named(spec, "MUSTER_CONFIG", MOVABLE) for spec in specs]
+    kept = _named(live["spec"]["template"]["spec"], _CONFIG, _MOVABLE) if live is not None else ()
+    prefixes = tuple(each for each in declared if each in kept or all(each in had for had in at_pods))
+    return Moving(prefixes, any(map(is_secured, specs)) if specs else new)
+
+
+def _named(pod_spec: Manifest, variable: str, setting: str) -> tuple[str, ...]:
+    """What a list among the settings of a pod has."""
+    environment = pod_spec["containers"][0].get("env", ())
+    text = next((each.get("value", "") for each in environment if each["name"] == variable), "")
+    settings = dict(line.partition("=")[::2] for line in text.splitlines())
+    return tuple(filter(None, settings.get(setting, "").split(",")))
+
+
+def gateway_deployment(
+    cluster: CoordinatorCluster, image: str, addresses: Mapping[str, str], moving: Moving
+) -> tuple[str, Manifest]:
     """(collection path, Deployment). `addresses`: IP addresses of Services, for clients without cluster DNS."""
     gateway, meta = gateway_of(cluster), cluster.metadata
-    settings = gateway_settings(cluster, addresses)
+    settings = {**gateway_settings(cluster, addresses), **_moving_settings(cluster, moving)}
+    secrets = _secrets(cluster, moving)
     said = {
         "image": image,
         "imagePullPolicy": cluster.spec.image_pull_policy,
         "settings": settings,
         "resources": gateway.resources,
         "podTemplate": gateway.pod_template,
-        "secrets": _secrets(cluster),
+        "secrets": secrets,
     }
     return f"/apis/apps/v1/namespaces/{meta.namespace}/deployments", {
         "apiVersion": "apps/v1",
@@ -107,7 +150,7 @@ def gateway_deployment(cluster: CoordinatorCluster, image: str, addresses: Mappi
                     "labels": {**gateway.pod_template.labels, **gateway_selector(cluster), **PART_OF},
                     "annotations": dict(gateway.pod_template.annotations),
                 },
-                "spec": _pod_spec(cluster, image, settings),
+                "spec": _pod_spec(cluster, image, settings, secrets),
             },
         },
     }
@@ -119,9 +162,10 @@ def gateway_settings(cluster: CoordinatorCluster, addresses: Mapping[str, str]) 
     assert upstream is not None
     host = gateway.advertised_host or _host(cluster, gateway_name(cluster.metadata.name), addresses)
     muster = _host(cluster, bootstrap_service_name(cluster.metadata.name), addresses)
+    serves = upstream.served_groups or upstream.movable_groups
     return {
         "upstream.bootstrap.servers": upstream.bootstrap_servers,
-        "muster.bootstrap.servers": host_and_port(muster, cluster.spec.internal.port) if upstream.served_groups else "",
+        "muster.bootstrap.servers": host_and_port(muster, cluster.spec.internal.port) if serves else "",
         "muster.groups": ",".join(upstream.served_groups),
         "muster.transactions": "1",  # the pods mirror the upstream
         "advertised.host": host,
@@ -136,6 +180,15 @@ def gateway_settings(cluster: CoordinatorCluster, addresses: Mapping[str, str]) 
         **outgoing_settings("muster.", MUSTER, gateway.muster.tls, gateway.muster.sasl),
         **_asked_of_clients(gateway),
     }
+
+
+def _moving_settings(cluster: CoordinatorCluster, moving: Moving) -> dict[str, str]:
+    if not moving.prefixes:
+        return {}
+    meta = cluster.metadata
+    tls = {"muster.api.tls.dir": f"{ROOT}/{READER_VOLUME}", "muster.api.cluster": f"{meta.namespace}/{meta.name}"}
+    found = {_MOVABLE: ",".join(moving.prefixes), "muster.api.port": str(API_PORT)}
+    return {**found, **(tls if moving.secured else {})}
 
 
 def _asked_of_clients(gateway: Gateway) -> dict[str, str]:
@@ -153,7 +206,7 @@ def _asked_of_clients(gateway: Gateway) -> dict[str, str]:
     return found
 
 
-def _secrets(cluster: CoordinatorCluster) -> dict[str, str]:
+def _secrets(cluster: CoordinatorCluster, moving: Moving) -> dict[str, str]:
     """Name of a volume -> Secret, which a kubelet exchanges in place and the gateway reads again."""
     gateway, upstream, access = gateway_of(cluster), cluster.spec.upstream, cluster.spec.access
     assert upstream is not None
@@ -165,6 +218,8 @@ def _secrets(cluster: CoordinatorCluster) -> dict[str, str]:
         found[TLS_VOLUME] = gateway.tls.secret
     if gateway.authentication is not None and access.users_secret is not None:
         found[USERS] = access.users_secret
+    if moving.prefixes and moving.secured:
+        found[READER_VOLUME] = reader_secret_name(cluster)
     return found
 
 
@@ -184,8 +239,10 @@ def _host(cluster: CoordinatorCluster, service: str, addresses: Mapping[str, str
     return f"{service}.{cluster.metadata.namespace}.svc"
 
 
-def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, str]) -> Manifest:
-    gateway, secrets = gateway_of(cluster), _secrets(cluster)
+def _pod_spec(
+    cluster: CoordinatorCluster, image: str, settings: Mapping[str, str], secrets: Mapping[str, str]
+) -> Manifest:
+    gateway = gateway_of(cluster)
     mounted = mounts(secrets, gateway.pod_template)
     return {
         "automountServiceAccountToken": False,
@@ -201,7 +258,7 @@ def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, st
                 "command": ["muster-gateway"],
                 "env": [
                     {
-                        "name": "MUSTER_GATEWAY_CONFIG",
+                        "name": _CONFIG,
                         "value": "\n".join(f"{name}={value}" for name, value in settings.items()),
                     }
                 ],

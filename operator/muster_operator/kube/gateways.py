@@ -13,11 +13,13 @@ from muster_operator.kube.cache import Cache, take, take_list
 from muster_operator.kube.claims import REFUSALS, RESYNC_S
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.gateway_manifests import (
+    Moving,
     gateway_bootstrap,
     gateway_budget,
     gateway_deployment,
     gateway_name,
     gateway_service,
+    moving_of,
 )
 from muster_operator.kube.manifests import bootstrap_service_name, with_present_template
 from muster_operator.kube.pod_info import cluster_of
@@ -35,6 +37,7 @@ class _Gateway:
 
     uid: str
     spec: CoordinatorClusterSpec
+    moving: Moving
     at: float
     trouble: str = ""
     bootstrap: str = ""
@@ -112,21 +115,28 @@ class Gateways:
             return GatewayState(trouble=known.trouble)
         if known is None or live is None or not _as_asked(known.spec, cluster.spec):
             return GatewayState("the gateway's Deployment is not as declared yet", bootstrap=_bootstrap(known))
+        upstream = cluster.spec.upstream
+        if upstream is not None and known.moving.prefixes != upstream.movable_groups:
+            waits = "the gateway gets spec.upstream.movableGroups when all pods have them"
+            return GatewayState(waits, bootstrap=known.bootstrap)
         status = live.get("status", {})
         seen = status.get("observedGeneration", 0) >= known.generation
         ready = min(status.get("readyReplicas", 0), status.get("updatedReplicas", 0)) if seen else 0
         waits = f"{ready} of {gateway.replicas} gateway pods are ready" if ready < gateway.replicas or not seen else ""
         return GatewayState(waits, bootstrap=known.bootstrap)
 
-    async def ensure(self, cluster: CoordinatorCluster, services: Iterable[Json]) -> int:
+    async def ensure(
+        self, cluster: CoordinatorCluster, services: Iterable[Json], pods: Iterable[Json], *, secured: bool
+    ) -> int:
         """Apply what is not as declared; how many objects were written. `services`: of the cluster, for their IP
-        addresses. Raises StoreError."""
+        addresses. `pods`: of the cluster. `secured`: new ones have TLS. Raises StoreError."""
         key = key_of(cluster)
         if cluster.spec.gateway is None:
             return await self._remove(key, cluster)
         known, now, doubts = self._known.get(key), self._clock(), self._doubts[key]
-        wanted = (cluster.metadata.uid, cluster.spec)
-        if known is not None and (known.uid, known.spec) == wanted and now - known.at < RESYNC_S:
+        moving = moving_of(cluster, pods, self._deployment(key), new=secured)
+        wanted = (cluster.metadata.uid, cluster.spec, moving)
+        if known is not None and (known.uid, known.spec, known.moving) == wanted and now - known.at < RESYNC_S:
             return 0
         gateway = _Gateway(*wanted, now)
         try:
@@ -165,7 +175,7 @@ class Gateways:
             gateway.at = NEVER  # the next look has them
             return written
         image = cluster.spec.image or self._default_image
-        path, manifest = gateway_deployment(cluster, image, addresses)
+        path, manifest = gateway_deployment(cluster, image, addresses, gateway.moving)
         known = self._known.get(key_of(cluster))
         applied = known.objects.get("Deployment") if known is not None and known.uid == gateway.uid else None
         manifest = with_present_template(manifest, present[-1], applied)
@@ -208,11 +218,12 @@ class Gateways:
 
 def _as_asked(applied: CoordinatorClusterSpec, declared: CoordinatorClusterSpec) -> bool:
     """Whether what was applied is about the declared gateway. Image and number of pods are the operator's decisions."""
-    return (applied.gateway, applied.upstream, applied.listeners, applied.access) == (
+    return (applied.gateway, applied.upstream, applied.listeners, applied.access, applied.security) == (
         declared.gateway,
         declared.upstream,
         declared.listeners,
         declared.access,
+        declared.security,
     )
 
 

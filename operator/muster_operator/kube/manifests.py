@@ -72,8 +72,8 @@ def pod_secret_name(cluster: CoordinatorCluster) -> str:
 
 
 def reader_secret_name(cluster: CoordinatorCluster) -> str:
-    """Name of the Secret for pipelines and whoever else reads segments."""
-    return f"{cluster.metadata.name}-reader-tls"
+    """Name of the Secret for the gateway, for pipelines and whoever else reads segments."""
+    return cluster.spec.security.reader_secret or f"{cluster.metadata.name}-reader-tls"
 
 
 def pod_dns_name(pod: str, cluster: str, namespace: str) -> str:

@@ -240,7 +240,12 @@ class KubeWorkload:
         """See the port. The gateway comes after the pods, and not while an object of theirs is somebody else's."""
         key = key_of(cluster)
         done = await self._ensure_pods(cluster, keep_template=keep_template)
-        if key not in self._conflicts and await self.gateways.ensure(cluster, self._services.indexed(key)):
+        if key not in self._conflicts and await self.gateways.ensure(
+            cluster,
+            self._services.indexed(key),
+            self._pods.indexed(key),
+            secured=self._certificates is not None,
+        ):
             done += "; applied or deleted objects of the gateway"
         return done
 

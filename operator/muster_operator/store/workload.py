@@ -60,6 +60,9 @@ class PodInfo:
     endpoints: Mapping[str, str] = field(default_factory=dict)
 
 
+MOVABLE = "muster.upstream.movable.groups"
+"""The setting of pods with the beginnings of ids that `spec.upstream.movableGroups` declares."""
+
 ARCHIVE_DIRECTORY = "/var/lib/muster-archive"
 """Where the second volume of a pod is mounted."""
 
@@ -177,5 +180,6 @@ def _mirror_settings(upstream: Upstream | None) -> dict[str, str]:
     return {
         "muster.upstream.bootstrap": upstream.bootstrap_servers,
         "muster.upstream.served.groups": ",".join(upstream.served_groups),
+        **({MOVABLE: ",".join(upstream.movable_groups)} if upstream.movable_groups else {}),
         **outgoing_settings("muster.upstream.", UPSTREAM, upstream.tls, upstream.sasl),
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.support.lease_api import PARTITIONS, PodApi
 from tests.support.pod import free_ports
 from tests.unit.gateway.servers import Server
 
@@ -37,6 +38,26 @@ async def test_the_pods_are_known_when_the_first_client_connects() -> None:
         async with asyncio.timeout(20):
             await gateway.start()
         assert [each.node_id for each in gateway.nodes.shown_pods()] == [1_000_007]
+        await gateway.stop()
+
+
+async def test_leases_are_asked_for_at_the_hosts_of_the_pods() -> None:
+    async with Server(7, refuse) as pod, PodApi().listening() as api:
+        movable = {
+            "muster.movable.groups": "k-",
+            "muster.api.port": str(api.port),
+            "muster.transactions": "1",
+        }
+        gateway = Gateway(parse_settings({**settings(pod.port), **movable}))
+        async with asyncio.timeout(60):
+            await gateway.start()
+            running = asyncio.create_task(gateway.run())
+            assert gateway.moves is not None
+            while gateway.moves.held < PARTITIONS:
+                assert not running.done()
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait((running,))
         await gateway.stop()
 
 

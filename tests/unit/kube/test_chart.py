@@ -15,7 +15,7 @@ import yaml
 from tests.support.definitions import problems
 
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
-from muster_operator.kube.gateway_manifests import READY_PORT, gateway_deployment, gateway_service
+from muster_operator.kube.gateway_manifests import READY_PORT, Moving, gateway_deployment, gateway_service
 from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT, stateful_set
 
 REPOSITORY = Path(__file__).parents[3]
@@ -74,7 +74,7 @@ def test_policies_name_who_reaches_which_port() -> None:
     reached = {port: rule.get("from") for rule in spec["ingress"] for port in _ports(rule)}
     assert reached == {
         9092: None,
-        API_PORT: [{"podSelector": {"matchLabels": {NAME: "muster-operator"}}}],
+        API_PORT: [{"podSelector": {"matchLabels": {NAME: each}}} for each in ("muster-operator", "muster-gateway")],
         PEER_PORT: [{"podSelector": {"matchLabels": {NAME: "muster-coordinator"}}}],
     }
     assert [_ports(rule) for rule in spec["egress"]] == [[PEER_PORT, 9092]]
@@ -92,7 +92,7 @@ def test_policy_of_gateways_lets_clients_in_at_every_port_that_a_service_can_hav
     policy = policies["NetworkPolicy", "muster-gateways"]
     declared = {"upstream": {"bootstrapServers": "k:1"}, "gateway": {"brokerIds": 256}, "pods": 100}
     subject = msgspec.convert({"metadata": {"name": "a"}, "spec": declared}, CoordinatorCluster)
-    made = gateway_deployment(subject, "muster:1", {})[1]
+    made = gateway_deployment(subject, "muster:1", {}, Moving())[1]
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= made["spec"]["selector"]["matchLabels"].items()
     assert all(_lets_in(policy, each["port"]) for each in gateway_service(subject)[1]["spec"]["ports"])
     assert not _lets_in(policy, READY_PORT), "kubelets are let in anyway"
@@ -177,7 +177,7 @@ def test_pod_monitors_select_pods_and_ports_that_there_are() -> None:
     declared = {"upstream": {"bootstrapServers": "k:1"}, "gateway": {"brokerIds": 2}}
     cluster = msgspec.convert({"metadata": {"name": "a", "namespace": "ns"}, "spec": declared}, CoordinatorCluster)
     for manifest, container in (
-        (gateway_deployment(cluster, "muster:1", {})[1], "gateway"),
+        (gateway_deployment(cluster, "muster:1", {}, Moving())[1], "gateway"),
         (stateful_set(cluster, "muster:1"), "coordinator"),
     ):
         template = manifest["spec"]["template"]

@@ -16,10 +16,12 @@ from muster_operator.kube.gateway_manifests import (
     BROKER_PORTS,
     POD_PORTS,
     READY_PORT,
+    Moving,
     gateway_deployment,
     gateway_service,
+    moving_of,
 )
-from muster_operator.kube.manifests import CLUSTER_LABEL, DECLARED, stateful_set
+from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, DECLARED, stateful_set
 from muster_operator.kube.run import sources
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import KubeWorkload
@@ -36,15 +38,18 @@ def fronted(upstream: dict[str, Any] | None = None, gateway: dict[str, Any] | No
     return cluster(upstream=upstream or UPSTREAM, gateway=gateway or {}, **spec)
 
 
-def deployment(subject: Any, **addresses: str) -> dict[str, Any]:
-    return gateway_deployment(subject, "muster:1", {name.replace("_", "-"): each for name, each in addresses.items()})[
-        1
-    ]
+def deployment(subject: Any, moving: Moving = Moving(), **addresses: str) -> dict[str, Any]:  # noqa: B008
+    known = {name.replace("_", "-"): each for name, each in addresses.items()}
+    return gateway_deployment(subject, "muster:1", known, moving)[1]
 
 
-def settings(subject: Any, **addresses: str) -> GatewaySettings:
+def settings(subject: Any, moving: Moving = Moving(), **addresses: str) -> GatewaySettings:  # noqa: B008
     """As the process understands them."""
-    (container,) = deployment(subject, **addresses)["spec"]["template"]["spec"]["containers"]
+    return settings_of(deployment(subject, moving, **addresses))
+
+
+def settings_of(made: dict[str, Any]) -> GatewaySettings:
+    (container,) = made["spec"]["template"]["spec"]["containers"]
     (variable,) = container["env"]
     assert variable["name"] == "MUSTER_GATEWAY_CONFIG"
     return parse_settings(parse_assignments(filter(None, variable["value"].splitlines())))
@@ -146,6 +151,77 @@ def test_another_secret_is_another_template(upstream: dict[str, Any], gateway: d
     plain = deployment(fronted())["spec"]["template"]["spec"]
     assert "volumes" not in plain
     assert "volumeMounts" not in plain["containers"][0]
+
+
+MOVABLE = {**UPSTREAM, "movableGroups": ["orders-", "jobs-"]}
+
+
+def test_gateway_asks_the_apis_of_pods_about_groups_that_can_move() -> None:
+    subject = fronted(MOVABLE)
+    assert pod_settings(subject)["muster.upstream.movable.groups"] == "orders-,jobs-"
+    assert settings_trouble(subject) == ""
+    plain = settings(subject, Moving(("orders-",)))
+    assert (plain.movable, plain.api, plain.api_port, plain.api_tls_dir) == ("orders-", "", API_PORT, "")
+    moving = Moving(("orders-", "jobs-"), secured=True)
+    found = settings(subject, moving)
+    assert (found.movable, found.api_cluster) == ("orders-,jobs-", "ns/a")
+    assert mounted(deployment(subject, moving)["spec"]["template"]) == {found.api_tls_dir: "a-reader-tls"}
+    given = fronted(MOVABLE, security={"podSecret": "p", "operatorSecret": "o", "readerSecret": "r"})
+    assert mounted(deployment(given, moving)["spec"]["template"]) == {found.api_tls_dir: "r"}
+
+
+def test_gateway_that_only_moves_groups_knows_the_pods() -> None:
+    only = {"bootstrapServers": "kafka-0:9092", "movableGroups": ["*"]}
+    assert settings(fronted(only), Moving(("*",))).muster == "a-bootstrap.ns.svc:9092"
+
+
+def pod_of(subject: Any, number: int, *, secured: bool = False) -> dict[str, Any]:
+    """A pod of the template that this declaration makes."""
+    template = stateful_set(subject, "muster:1", secured=secured)["spec"]["template"]
+    return {"metadata": {"name": f"a-{number}"}, "spec": template["spec"]}
+
+
+def test_gateway_gets_what_every_pod_has_and_keeps_what_it_has_had() -> None:
+    before = fronted({**UPSTREAM, "movableGroups": ["orders-"]})
+    subject = fronted(MOVABLE)
+
+    def given(*pods: dict[str, Any], live: Any = None) -> tuple[str, ...]:
+        return moving_of(subject, pods, live, new=True).prefixes
+
+    assert given(pod_of(fronted(), 0), pod_of(subject, 1)) == ()
+    assert given(pod_of(before, 0), pod_of(subject, 1)) == ("orders-",)
+    assert given(pod_of(subject, 0), pod_of(subject, 1)) == ("orders-", "jobs-")
+    assert given() == ("orders-", "jobs-"), "pods that are still to be made have them"
+    live = deployment(subject, Moving(("orders-",)))
+    assert given(pod_of(fronted(), 0), live=live) == ("orders-",), "groups may have moved"
+    assert moving_of(before, (pod_of(before, 0),), deployment(subject, Moving(("jobs-",))), new=True).prefixes == (
+        "orders-",
+    )
+
+
+def test_gateway_uses_tls_where_pods_do() -> None:
+    subject = fronted(MOVABLE)
+    assert moving_of(subject, [pod_of(subject, 0, secured=True)], None, new=False).secured
+    assert not moving_of(subject, [pod_of(subject, 0)], None, new=True).secured
+    assert moving_of(subject, (), None, new=True).secured
+
+
+async def test_gateway_waits_for_pods_that_have_no_movable_groups_yet() -> None:
+    site = await Site().settled(fronted())
+    site.run_pods(2)
+    site.make_pod(fronted(), 0)
+    subject = fronted(MOVABLE)
+    await site.settled(subject)
+    assert settings_of(site.found("deployments") or {}).movable == ""
+    state = site.state(subject)
+    assert state is not None
+    assert state.waits == "the gateway gets spec.upstream.movableGroups when all pods have them"
+    site.make_pod(subject, 0)
+    assert KEY in site.told
+    await site.settled(subject)
+    assert settings_of(site.found("deployments") or {}).movable == "orders-,jobs-"
+    site.run_pods(2)
+    assert site.state(subject) == GatewayState(bootstrap="a-gateway.ns.svc:9092")
 
 
 def test_clients_without_cluster_dns_are_told_addresses_of_services() -> None:
@@ -280,6 +356,17 @@ class Site:
     def state(self, subject: Any) -> GatewayState | None:
         return self.workload.state(subject).gateway
 
+    def make_pod(self, subject: Any, number: int) -> None:
+        """In place of the one with this number."""
+        name = f"a-{number}"
+        if self.found("pods", name) is not None:
+            self.api.objects.remove(("pods", NAMESPACE, name))
+        pod = pod_of(subject, number)
+        owner = [{"kind": "StatefulSet", "name": "a", "uid": "s", "controller": True}]
+        body = {**pod, "metadata": {"name": name, "labels": {CLUSTER_LABEL: "a"}, "ownerReferences": owner}}
+        self.api.objects.handle("POST", f"{GROUPS['pods']}/namespaces/{NAMESPACE}/pods", {}, body)
+        self.deliver()
+
     def run_pods(self, ready: int, *, updated: int | None = None) -> None:
         found = self.found("deployments")
         assert found is not None
@@ -401,7 +488,7 @@ async def test_gateway_that_is_not_declared_any_more_is_deleted_and_the_cluster_
 async def test_gateway_of_a_cluster_of_that_name_is_not_deleted_for_another_cluster() -> None:
     site = await Site().settled(fronted())
     another = replace(cluster(), metadata=replace(cluster().metadata, uid="u-2"))
-    await site.workload.gateways.ensure(another, ())
+    await site.workload.gateways.ensure(another, (), (), secured=False)
     assert all(site.found(*each) is not None for each in OBJECTS)
 
 
