@@ -40,6 +40,9 @@ def move_groups(groups: tuple[str, ...], data: DataDir, dry_run: bool, timeout: 
 def moves(data: DataDir, as_json: bool) -> None:
     """Show the groups that have moved to an instance of `muster local up`, and moves of now and lately.
 
+    Offsets of groups that have moved are written to Kafka every few seconds: "not at Kafka yet" is what a cluster
+    without Muster would not know.
+
     Exit code 1 when nothing runs there, or nothing can move.
     """
     from muster_cli.moving.run import run_moves

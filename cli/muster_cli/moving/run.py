@@ -83,13 +83,24 @@ def run_moves(data: DataDir, *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(report))
         return
-    table = Table("group", "partition", "now", "fenced ms", "reason", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    columns = ("group", "partition", "now", "fenced ms", "not at Kafka yet", "reason")
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for move in report.moves:
-        table.add_row(move.group, str(move.partition), move.step, str(move.fenced_ms), move.reason)
+        table.add_row(move.group, str(move.partition), move.step, str(move.fenced_ms), "", move.reason)
     for route in report.routes:
         side = "at Muster" if route.at_muster else "at Kafka"
-        table.add_row(route.group, str(route.partition), f"{side}, route {route.epoch}", "", "")
+        now = f"{side}, route {route.epoch}"
+        table.add_row(route.group, str(route.partition), now, "", _unwritten(route), route.write_problem)
     Console(highlight=False).print(table)
+
+
+def _unwritten(route: RoutedGroup) -> str:
+    """What is committed at Muster, and would be lost with all pods."""
+    if not route.at_muster:
+        return ""
+    if route.unwritten_ms < 0:
+        return "not known"
+    return f"the last {route.unwritten_ms / 1000:.1f} s" if route.unwritten_ms else "nothing"
 
 
 @asynccontextmanager

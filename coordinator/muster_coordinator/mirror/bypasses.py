@@ -1,16 +1,17 @@
 """Groups of Muster's that clients use at the Kafka cluster itself, as its records about them tell. Pure.
 
 Kafka's record of a group has its members: as long as there are some, they are clients that do not come here. A commit
-outside of that is one of somebody without a membership, such as a tool.
+outside of that is one of somebody without a membership, such as a tool, unless this pod has written it there.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from muster_coordinator.mirror.write_back import ToWrite
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord
 from muster_coordinator.records.structs import OffsetCommitRecord
 
@@ -19,6 +20,8 @@ GROUPS_MAX = 1_000
 _LONGEST = 256
 """Characters of a group's id or a client's: Kafka takes 32 KiB."""
 _CLIENTS_NAMED = 3
+_WRITES_MAX = 8
+"""Values of one partition that were written to Kafka and not read from there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +41,15 @@ class Bypasses:
         self._has = has
         self._known: OrderedDict[str, Bypass] = OrderedDict()
         self._news: dict[str, Bypass] = {}
+        self._writes: dict[tuple[str, str, int], deque[tuple[int, int, str]]] = {}
+        self.quiet: set[str] = set()
+        """Groups of which an earlier leader may have written offsets to Kafka that nobody has read yet."""
         self.with_members: dict[str, Bypass] = {}
         """Those that have members there now, by group."""
 
-    def left_out(self, change: Any, up_to_date: bool) -> None:
+    def left_out(self, change: Any, up_to_date: bool) -> bool:
         """A record about a group of Muster's. `up_to_date`: all that was there before has been read, so that a commit
-        is one of now."""
+        is one of now. Returns whether it is somebody else's."""
         group_id = change.group_id[:_LONGEST]
         if type(change) is GroupMetadataRecord:
             members = change.value.members if change.value is not None else ()
@@ -52,8 +58,33 @@ class Bypasses:
             else:
                 self._forget(group_id)
         elif type(change) is OffsetCommitRecord and change.value is not None and up_to_date:
+            if self._is_write(change):
+                return False
             known = self._known.get(group_id)
             self._is_used(Bypass(group_id, known.clients if known is not None else "", self._has(change.group_id)))
+        return True
+
+    def writes(self, group_id: str, topics: ToWrite) -> None:
+        """These offsets are about to be written to Kafka by this pod, and will come from there."""
+        for topic, partitions in topics:
+            for partition, offset, leader_epoch, metadata in partitions:
+                place = group_id, topic, partition
+                sent = self._writes.setdefault(place, deque(maxlen=_WRITES_MAX))
+                sent.append((offset, leader_epoch, metadata or ""))
+
+    def _is_write(self, change: OffsetCommitRecord) -> bool:
+        place, value = (change.group_id, change.topic, change.partition), change.value
+        sent = self._writes.get(place)
+        if sent is None or value is None:
+            return change.group_id in self.quiet
+        committed = value.offset, value.leader_epoch, value.metadata
+        if committed not in sent:
+            return change.group_id in self.quiet
+        while sent.popleft() != committed:  # Kafka did not take what was sent before
+            pass
+        if not sent:
+            del self._writes[place]
+        return True
 
     def news(self) -> tuple[Bypass, ...]:
         """What is to be told: groups whose use there has begun, or that are used here as well by now."""

@@ -99,6 +99,8 @@ class MirrorCoordinator:
         self._taken_in = 0
         self._left_out = 0
         self.bypasses = Bypasses(groups.has_group)
+        self.changed: set[str] = set()
+        """Groups with a route about which something was replayed; whoever leads takes them out."""
         operations = dict(groups.operations)
         for read in _READS:
             operations[read] = partial(self._read, operations[read])
@@ -186,8 +188,7 @@ class MirrorCoordinator:
                 continue
             if self._serves(change.group_id):
                 kept.discard(record.offset)
-                self._left_out += 1
-                self.bypasses.left_out(change, self.position.complete)
+                self._left_out += self.bypasses.left_out(change, self.position.complete)
                 continue
             changes.append((record, change))
         if not kept:
@@ -259,9 +260,14 @@ class MirrorCoordinator:
             return
         if type(change) is GroupRoute:
             self.routes.replay(change)
+            self.changed.add(change.group_id)
             return
         self.groups.replay(change, offset, timestamp_ms, producer_id, producer_epoch)
-        if not self.has_strays and not isinstance(change, UnknownRecord):
+        if isinstance(change, UnknownRecord):
+            return
+        if change.group_id in self.routes.by_group:
+            self.changed.add(change.group_id)
+        if not self.has_strays:
             self.has_strays = not self._serves(change.group_id)
 
     def replay_transaction_marker(

@@ -36,12 +36,16 @@ class MoveAnswer(Answer, frozen=True):
 
 
 class RoutedGroup(Answer, frozen=True):
-    """A group that has moved: `at_muster`, or back."""
+    """A group that has moved: `at_muster`, or back. `unwritten_ms`: for how long offsets of it may not be at Kafka,
+    which would be lost with all pods; 0: none; -1: not known yet, or none is written. `write_problem`: why Kafka does
+    not get them; "" if nothing is wrong."""
 
     group: str
     partition: int
     epoch: int
     at_muster: bool
+    unwritten_ms: int = -1
+    write_problem: str = ""
 
 
 class MovesAnswer(Answer, frozen=True):

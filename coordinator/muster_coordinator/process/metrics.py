@@ -262,6 +262,22 @@ class PodCollector(Collector):
             "Times that a partition led here was taken back, to be read from the start.",
             sum(each.read_again for each in mirrored),
         )
+        writes = mirror.writes if mirror is not None else None
+        yield GaugeMetricFamily(
+            "muster_mirror_write_back_age_seconds",
+            "For how long an offset of a group that has moved, led here, may not be at Kafka: the longest.",
+            writes.longest_ms / 1000 if writes is not None else 0,
+        )
+        yield GaugeMetricFamily(
+            "muster_mirror_write_back_refused",
+            "Groups that have moved, led here, whose offsets Kafka does not get now.",
+            writes.refused if writes is not None else 0,
+        )
+        yield CounterMetricFamily(
+            "muster_mirror_write_back_offsets",
+            "Offsets of groups that have moved that were written to Kafka.",
+            writes.offsets_written if writes is not None else 0,
+        )
 
 
 def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:

@@ -16,6 +16,7 @@ from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.moving import moves as production
 from muster_coordinator.pod.mirroring.moving.moves import Moves, NothingMovableError, NotLeaderError
+from muster_coordinator.pod.mirroring.writing.writes import WriteBack
 from muster_coordinator.podapi.leases import LeaseAsk, LeasesRequest
 from muster_coordinator.podapi.moves import MoveRequest, MoveStatus
 from muster_coordinator.records.group_route import GroupRoute
@@ -72,7 +73,8 @@ class World:
         self.mirror = MirrorShard(MemoryWriter())
         self.mirror.follow_to_end(self.upstream)
         self.lead()
-        self.moves = Moves(self.settings, self.kafka, lambda: self.led, lambda: 1, self)  # type: ignore[arg-type]
+        self.writes = WriteBack(self.settings, None, lambda: self.led, self, lambda: None)  # type: ignore[arg-type]
+        self.moves = Moves(self.settings, self.kafka, lambda: self.led, lambda: 1, self, self.writes)  # type: ignore[arg-type]
 
     def lead(self) -> None:
         told = lambda _: None, lambda _p, _b: None
@@ -400,7 +402,8 @@ def test_what_stands_in_the_way_is_said_and_nothing_starts() -> None:
 def test_nothing_moves_where_nothing_is_movable() -> None:
     async def run() -> None:
         world = World()
-        moves = Moves(UpstreamSettings(), world.kafka, lambda: world.led, lambda: 1, world)  # type: ignore[arg-type]
+        parts: Any = (world.kafka, lambda: world.led, lambda: 1, world, world.writes)
+        moves = Moves(UpstreamSettings(), *parts)
         with pytest.raises(NothingMovableError, match=r"muster\.upstream\.movable\.groups is empty"):
             await moves.leases(LeasesRequest("one", ("",), ()))
         with pytest.raises(NothingMovableError):

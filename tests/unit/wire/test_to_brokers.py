@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.wire.response_examples import RESPONSES
 
 from muster_coordinator.requests.groups import OffsetFetchResponse
-from muster_coordinator.wire import k09_offset_fetch, k15_describe_groups
+from muster_coordinator.wire import k08_offset_commit, k09_offset_fetch, k15_describe_groups
 from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.codec import Reader
 
@@ -56,4 +56,31 @@ def test_offsets_are_read_as_they_were_written(data: st.DataObject) -> None:
     topics = () if written.error_code else written.topics
     assert read == OffsetFetchResponse(
         written.group_id, written.error_code, tuple([(topic, tuple(each)) for topic, each in topics])
+    )
+
+
+_OFFSETS = st.lists(
+    st.tuples(st.integers(0, 99), st.integers(0, 1 << 60), st.integers(-1, 9), st.none() | st.text(max_size=5)),
+    max_size=3,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(topics=st.lists(st.tuples(st.text(min_size=1, max_size=4), _OFFSETS), max_size=3))
+def test_offsets_are_committed_by_nobody(topics: list[Any]) -> None:
+    version = k08_offset_commit.MIRROR_VERSION
+    header = RequestHeader(k08_offset_commit.API, version, 1, "mirror", 0)
+    read = k08_offset_commit.API.decode_request(header, k08_offset_commit.encode_request("grüße", topics), "")
+    assert (read.group_id, read.generation_id, read.member_id, read.group_instance_id) == ("grüße", -1, "", None)
+    assert [(topic, list(partitions)) for topic, partitions in read.topics] == topics
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_results_of_a_commit_are_read_as_they_were_written(data: st.DataObject) -> None:
+    version = k08_offset_commit.MIRROR_VERSION
+    written = data.draw(RESPONSES[8][0](version))
+    reader = Reader(k08_offset_commit.API.encode_response(version, written), 0, True)
+    assert k08_offset_commit.decode_response(reader) == tuple(
+        (topic, tuple(partitions)) for topic, partitions in written.topics
     )

@@ -59,6 +59,8 @@ class Followed:
         self.high_watermark = -1
         self.restarts = 0
         self.machine = machine
+        if settings.upstream_write_back_interval_ms:
+            machine.bypasses.quiet = {each.group_id for each in machine.routes.by_group.values() if each.at_muster}
         self._clock = clock
         self._settings = settings
         self._advanced = advanced

@@ -26,6 +26,8 @@ from muster_coordinator.pod.mirroring.moving.moves import Moves
 from muster_coordinator.pod.mirroring.offsets import EARLIEST, LATEST, list_offsets
 from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.mirroring.upstream import Topic, UpstreamCluster
+from muster_coordinator.pod.mirroring.writing.kafka import KafkaOfWrites
+from muster_coordinator.pod.mirroring.writing.writes import WriteBack
 from muster_coordinator.podapi.mirror import MirrorAnswer
 from muster_coordinator.requests.upstream import FetchRecordsRequest
 from muster_coordinator.settings import UpstreamSettings, parse_addresses
@@ -83,15 +85,18 @@ class Mirror:
         self._bypasses = BypassLog(clock, settings.upstream_fetch_wait_ms)
         self._problem = "the upstream was not asked yet"
         kafka = KafkaOfMoves(self._upstream)
-        self.moves = Moves(settings, kafka, self._current, lambda: len(self._partitions()), clock)
+        self.writes = WriteBack(settings, KafkaOfWrites(self._upstream), self._current, clock, self._look_again.set)
+        self.moves = Moves(settings, kafka, self._current, lambda: len(self._partitions()), clock, self.writes)
 
     def start(self) -> None:
         self._looking = asyncio.get_running_loop().create_task(self._look())
         self._listing = asyncio.get_running_loop().create_task(self._list_topics())
         self.moves.start()
+        self.writes.start()
 
     def stop(self) -> None:
         self.moves.stop()
+        self.writes.stop()
         for task in (self._looking, self._listing, *self._tasks.values()):
             if task is not None:
                 task.cancel()
@@ -175,9 +180,11 @@ class Mirror:
             self._changed()
 
     def _who_bypasses(self) -> str:
-        found = [each for followed in self._followed.values() for each in followed.bypassed.values()]
+        told = {each.group_id: each for followed in self._followed.values() for each in followed.bypassed.values()}
+        found = [f"{each.group_id} by {each.clients}" for each in told.values()]
+        found += [f"{group} by members of before its move" for group in self.writes.used_there if group not in told]
         more = f", and {len(found) - BYPASSES_NAMED} more groups" if len(found) > BYPASSES_NAMED else ""
-        return ", ".join(f"{each.group_id} by {each.clients}" for each in found[:BYPASSES_NAMED]) + more
+        return ", ".join(found[:BYPASSES_NAMED]) + more
 
     def _why_none(self) -> str:
         """Why no partition can be followed; "" if nothing is wrong."""

@@ -29,8 +29,8 @@ class Topic:
 
 
 class UpstreamCluster:
-    """`topic`: as it was when `look` last succeeded; None before. Two connections to each broker, as Fetch holds one
-    back, and one to whichever address answers for Metadata."""
+    """`topic`: as it was when `look` last succeeded; None before. Up to three connections to each broker, as Fetch
+    holds one back and writes may be slow, and one to whichever address answers for Metadata."""
 
     def __init__(self, connector: Connector, bootstrap: Iterable[tuple[str, int]], timeout_s: float) -> None:
         """`timeout_s`: longest wait for an answer."""
@@ -41,6 +41,7 @@ class UpstreamCluster:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], UpstreamConnection] = {}
         self._for_questions: dict[tuple[str, int], UpstreamConnection] = {}
+        self._for_writes: dict[tuple[str, int], UpstreamConnection] = {}
         self._asked: UpstreamConnection | None = None
         self._listed_by: tuple[str, int] | None = None  # the broker that has listed all topics last
 
@@ -101,7 +102,7 @@ class UpstreamCluster:
     def _take(self, answer: MetadataResponse) -> None:
         """Raises UpstreamError."""
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        for connections in (self._connections, self._for_questions):
+        for connections in (self._connections, self._for_questions, self._for_writes):
             for address in set(connections) - set(self._brokers.values()):
                 connections.pop(address).close()
         topic = next((each for each in answer.topics if each.name == OFFSETS.name), None)
@@ -134,6 +135,10 @@ class UpstreamCluster:
         """For what is answered at once; None: there is no broker of that id."""
         return self._connection(node_id, self._for_questions)
 
+    def for_writes(self, node_id: int) -> UpstreamConnection | None:
+        """For offsets that are written back; None: there is no broker of that id."""
+        return self._connection(node_id, self._for_writes)
+
     def _connection(
         self, node_id: int, connections: dict[tuple[str, int], UpstreamConnection]
     ) -> UpstreamConnection | None:
@@ -147,5 +152,6 @@ class UpstreamCluster:
 
     def close(self) -> None:
         asked = (self._asked,) if self._asked is not None else ()
-        for connection in (*self._connections.values(), *self._for_questions.values(), *asked):
+        all_of = (*self._connections.values(), *self._for_questions.values(), *self._for_writes.values(), *asked)
+        for connection in all_of:
             connection.close()

@@ -14,6 +14,8 @@ from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.moving.kafka import KafkaOfMoves
 from muster_coordinator.pod.mirroring.moving.partition import Active, PartitionMoves
+from muster_coordinator.pod.mirroring.writing.partition import UNKNOWN
+from muster_coordinator.pod.mirroring.writing.writes import WriteBack
 from muster_coordinator.podapi.leases import (
     FenceEntry,
     LeaseAsk,
@@ -23,6 +25,7 @@ from muster_coordinator.podapi.leases import (
     RouteEntry,
 )
 from muster_coordinator.podapi.moves import MoveAnswer, MoveRequest, MovesAnswer, RoutedGroup
+from muster_coordinator.records.group_route import GroupRoute
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests.groups import DescribedGroup, OffsetFetchResponse
 from muster_coordinator.requests.moving import LeaseAnswer, LeaseRequest
@@ -61,7 +64,9 @@ class Moves:
         current: Callable[[], Mapping[int, Followed]],
         partitions: Callable[[], int],
         clock: Clock,
+        writes: WriteBack,
     ) -> None:
+        self._writes = writes
         self._lease_ms = settings.upstream_lease_ms
         self._movable = parse_prefixes(settings.upstream_movable_groups)
         self._kafka = kafka
@@ -125,11 +130,17 @@ class Moves:
         current = sorted(self._current().items())
         active = [each for moves in self._by_partition.values() for each in moves.active.values()]
         routes = [
-            RoutedGroup(route.group_id, partition, route.epoch, route.at_muster)
+            self._routed(partition, route)
             for partition, followed in current
             for route in followed.machine.routes.by_group.values()
         ]
         return MovesAnswer(tuple([each.status(now_ms) for each in (*self._ended, *active)]), tuple(routes))
+
+    def _routed(self, partition: int, route: GroupRoute) -> RoutedGroup:
+        group_id, writes = route.group_id, self._writes
+        unwritten_ms = writes.unwritten_ms(partition, group_id) if route.at_muster else UNKNOWN
+        problem = writes.problem_of(partition, group_id)
+        return RoutedGroup(group_id, partition, route.epoch, route.at_muster, unwritten_ms, problem)
 
     # -- what stands in the way ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,42 @@
+"""Which offsets of a group that has moved Kafka does not have yet. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from muster_coordinator.requests.groups import OffsetFetchResponse
+
+ToWrite: TypeAlias = list[tuple[str, list[tuple[int, int, int, str | None]]]]
+"""For each topic its (partition, offset, leader epoch, metadata)."""
+
+
+def to_write(here: OffsetFetchResponse, there: OffsetFetchResponse) -> ToWrite:
+    """What has to be committed at Kafka, so that it has every offset that is here. Offsets that are only there stay:
+    nobody can tell whether they were removed here or committed there."""
+    found: ToWrite = []
+    known = {topic: {each[0]: each for each in partitions} for topic, partitions in there.topics}
+    for topic, partitions in here.topics:
+        of_topic = known.get(topic, {})
+        changed = [each[:4] for each in partitions if of_topic.get(each[0]) != each]
+        if changed:
+            found.append((topic, list(changed)))
+    return found
+
+
+def in_parts(topics: ToWrite, size: int) -> Iterator[ToWrite]:
+    """The same, a part of at most `size` partitions at a time."""
+    part: ToWrite = []
+    left = size
+    for topic, partitions in topics:
+        start = 0
+        while start < len(partitions):
+            taken = partitions[start : start + left]
+            part.append((topic, taken))
+            start += len(taken)
+            left -= len(taken)
+            if not left:
+                yield part
+                part, left = [], size
+    if part:
+        yield part

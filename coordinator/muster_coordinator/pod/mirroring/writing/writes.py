@@ -1,0 +1,209 @@
+"""Writes offsets of groups that have moved to Kafka, every few seconds those that Kafka does not have yet.
+
+What is written is committed here, and only the leader of its partition writes it. It asks Kafka first what it has, so
+nothing has to be remembered, and a new leader goes on where the last one was. A broker that does not answer holds up
+nobody but the groups that it coordinates. Source: docs/adr/0048.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.mirror.write_back import in_parts, to_write
+from muster_coordinator.pod.mirroring.connection import UpstreamError
+from muster_coordinator.pod.mirroring.followed import Followed
+from muster_coordinator.pod.mirroring.writing.kafka import KafkaOfWrites, RefusedError
+from muster_coordinator.pod.mirroring.writing.partition import UNKNOWN, PartitionWrites
+from muster_coordinator.requests.groups import OffsetFetchRequest, OffsetFetchResponse
+from muster_coordinator.settings import UpstreamSettings
+from muster_coordinator.shard.ports import Clock
+
+logger = structlog.get_logger(__name__)
+
+AT_ONCE = 1_000
+"""Offsets of one request: some 50 KB."""
+LONG_LEASES = 20
+"""Members of a group that moved are gone from Kafka after their session, 45 s by default. Who is there for longer than
+so many leases last comes by another way."""
+
+
+class WriteBack:
+    """`current`: the partitions that this pod leads and follows now. `look_again` is called when another broker leads
+    a partition than was known."""
+
+    def __init__(
+        self,
+        settings: UpstreamSettings,
+        kafka: KafkaOfWrites,
+        current: Callable[[], Mapping[int, Followed]],
+        clock: Clock,
+        look_again: Callable[[], None],
+    ) -> None:
+        self.offsets_written = 0
+        self._interval_ms = settings.upstream_write_back_interval_ms
+        self._lease_ms = settings.upstream_lease_ms
+        self._kafka = kafka
+        self._current = current
+        self._clock = clock
+        self._look_again = look_again
+        self._by_partition: dict[int, PartitionWrites] = {}
+        self._problem = ""
+        self._round: asyncio.Task[None] | None = None
+        self._of_broker: dict[int, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        if self._interval_ms:
+            self._round = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        for task in (self._round, *self._of_broker.values()):
+            if task is not None:
+                task.cancel()
+
+    # -- status --------------------------------------------------------------------------------------------------------
+
+    def unwritten_ms(self, partition: int, group_id: str) -> int:
+        """Returns what `PartitionWrites` says; UNKNOWN too where nothing is written."""
+        writes = self._of(partition)
+        return UNKNOWN if writes is None else writes.unwritten_ms(group_id, self._clock.monotonic_ms())
+
+    def problem_of(self, partition: int, group_id: str) -> str:
+        """Why Kafka has not all offsets of the group; "" if nothing is wrong."""
+        writes = self._of(partition)
+        refused = writes.refused.get(group_id) if writes is not None else None
+        return "" if refused is None else refused.reason
+
+    @property
+    def longest_ms(self) -> int:
+        """For how long something of any group led here may not be at Kafka."""
+        now_ms = self._clock.monotonic_ms()
+        return max((each.longest_ms(now_ms) for each in self._all()), default=0)
+
+    @property
+    def refused(self) -> int:
+        """Groups led here of which Kafka takes no offsets now."""
+        return sum(len(each.refused) for each in self._all())
+
+    @property
+    def used_there(self) -> list[str]:
+        """Groups that have had members at Kafka for long."""
+        now_ms = self._clock.monotonic_ms()
+        return [
+            group
+            for writes in self._all()
+            for group, refused in writes.refused.items()
+            if refused.has_members and now_ms - refused.since_ms >= LONG_LEASES * self._lease_ms
+        ]
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    def _of(self, partition: int) -> PartitionWrites | None:
+        writes = self._by_partition.get(partition)
+        return writes if writes is not None and self._current().get(partition) is writes.followed else None
+
+    def _all(self) -> list[PartitionWrites]:
+        current = self._current() if self._by_partition else {}
+        return [each for number, each in self._by_partition.items() if current.get(number) is each.followed]
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_ms / 1000)
+            self.round()
+
+    def round(self) -> None:
+        """Let all that has changed be written."""
+        now_ms = self._clock.monotonic_ms()
+        current = self._current()
+        for partition in set(self._by_partition) - set(current):
+            del self._by_partition[partition]
+        of_broker: dict[int, list[PartitionWrites]] = {}
+        for partition, followed in current.items():
+            writes = self._by_partition.get(partition)
+            if writes is None or writes.followed is not followed:
+                writes = self._by_partition[partition] = PartitionWrites(followed, now_ms)
+            writes.look(now_ms)
+            if writes.waiting:
+                of_broker.setdefault(self._kafka.broker_of(partition), []).append(writes)
+        for node_id, partitions in of_broker.items():
+            if node_id not in self._of_broker:
+                task = asyncio.get_running_loop().create_task(self._write_all(partitions))
+                self._of_broker[node_id] = task
+                task.add_done_callback(lambda _, node_id=node_id: self._of_broker.pop(node_id))  # type: ignore[misc]
+        self._tell()
+
+    async def _write_all(self, partitions: list[PartitionWrites]) -> None:
+        """Those that one broker coordinates, one after the other."""
+        for writes in partitions:
+            for group_id in writes.waiting:
+                now_ms = self._clock.monotonic_ms()
+                try:
+                    await self._write(writes, group_id)
+                except RefusedError as error:
+                    writes.refuse(group_id, str(error), now_ms, has_members=error.has_members)
+                except UpstreamError as error:
+                    for each in partitions:
+                        for waiting in each.waiting:
+                            each.refuse(waiting, str(error), now_ms, has_members=False)
+                    self._look_again()
+                    return
+                except Exception as error:
+                    logger.exception("write_back_failed", group=group_id)
+                    writes.refuse(group_id, f"{type(error).__name__}: {error}", now_ms, has_members=False)
+
+    async def _write(self, writes: PartitionWrites, group_id: str) -> None:
+        """Raises UpstreamError, RefusedError."""
+        followed = writes.followed
+        there = await self._kafka.offsets(followed.partition, group_id)
+        asked_ms = self._clock.monotonic_ms()
+        here = await _offsets_here(followed, group_id)
+        if here is None:
+            return
+        for part in in_parts(to_write(here, there), AT_ONCE):
+            if not self._may_write(writes, group_id, asked_ms):
+                return
+            followed.machine.bypasses.writes(group_id, part)
+            await self._kafka.commit(followed.partition, group_id, part)
+            self.offsets_written += sum(len(partitions) for _, partitions in part)
+        writes.written(group_id)
+
+    def _may_write(self, writes: PartitionWrites, group_id: str, asked_ms: int) -> bool:
+        """Whether a majority has said lately that this pod leads the partition, and the group is at Muster."""
+        is_recent = self._clock.monotonic_ms() - asked_ms < self._lease_ms
+        return is_recent and self._of(writes.followed.partition) is writes and writes.is_written(group_id)
+
+    def _tell(self) -> None:
+        refused = [(group, each) for writes in self._all() for group, each in writes.refused.items()]
+        problem = refused[0][1].reason if refused else ""
+        if problem and not self._problem:
+            logger.warning("write_back_problem", group=refused[0][0], problem=problem, groups=len(refused))
+        elif self._problem and not problem:
+            logger.info("write_back_goes_on")
+        self._problem = problem
+
+
+async def _offsets_here(followed: Followed, group_id: str) -> OffsetFetchResponse | None:
+    """The group's offsets, all of which are committed; None: this leadership ends."""
+    asking = _Asking()
+    request = OffsetFetchRequest(group_id, None, -1, None, require_stable=False)
+    followed.shard.submit(request, asking)
+    answer = await asking.done
+    return None if answer is None or answer.error_code else answer
+
+
+class _Asking:
+    """`shard.ports.Answer` of what is committed."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[OffsetFetchResponse | None] = asyncio.get_running_loop().create_future()
+
+    def answer(self, response: OffsetFetchResponse) -> None:
+        if not self.done.done():  # else this pod stops
+            self.done.set_result(response)
+
+    def refuse(self, _code: ErrorCode) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
