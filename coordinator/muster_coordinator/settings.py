@@ -253,8 +253,8 @@ class SaslSettings:
 
     gateway_users: str = _text(None, parse_principals)
     """Users that may log in on behalf of others, whom SASL's authorization id names (`User:gateway`): those of gateways
-    with `muster.act.for.clients`. ACLs are asked about the other user then, who needs no account here; whoever knows
-    the password of such a user can be anybody. By PLAIN and SCRAM."""
+    with `muster.act.for.clients`. ACLs are asked about the other user then, who needs no account here; a client that
+    knows the password of such a user can be any user. By PLAIN and SCRAM."""
 
     connections_max_reauth_ms: int = _setting(0, "connections.max.reauth.ms", 0)
     """How long (ms) a login counts. A client that knows of this says again who it is before (KIP-368); another one's
@@ -342,8 +342,8 @@ class UpstreamSettings:
 
     upstream_movable_groups: str = _text(None, parse_prefixes)
     """Which of Kafka's groups may move to Muster while they run: the beginnings of their ids, between commas; `*`: all;
-    empty: none. Their clients come by gateways, and every gateway has the same in `muster.movable.groups`: from then
-    on it sends requests of these groups to Kafka only while Muster tells it to."""
+    empty: none. Their clients come by gateways, and every gateway has the same in `muster.movable.groups`. With it, a
+    gateway sends requests of these groups to Kafka only while Muster tells it to."""
 
     upstream_lease_ms: int = _setting(3_000, None, 500, 60_000)
     """For how long (ms) a gateway may send requests of movable groups to Kafka after a pod has told it to. Without a

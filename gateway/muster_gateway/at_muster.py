@@ -64,7 +64,7 @@ class AtMuster:
             self.when_known(lambda: self._submit(request))
 
     def close(self) -> None:
-        """What waits is dropped."""
+        """Drops the requests that wait."""
         self._closed = True
         if self._lane is not None:
             self._lane.close()

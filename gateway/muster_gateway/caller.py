@@ -66,7 +66,7 @@ class Caller(asyncio.Protocol):
         return future
 
     def close(self, reason: str = "closed") -> None:
-        """What waits gets ConnectionLostError."""
+        """Requests that wait get ConnectionLostError."""
         self._end(ConnectionLostError(reason))
 
     def _end(self, error: Exception) -> None:

@@ -449,7 +449,7 @@ class ClientConnection(asyncio.Protocol):
         return not self._slots and not self._intake.waits
 
     def close(self, reason: str) -> None:
-        """What has been written is sent; what waits is not answered."""
+        """Sends what has been written; requests that wait get no answer."""
         transport, self._transport = self._transport, None
         if transport is not None:
             self._reason = reason

@@ -20,7 +20,7 @@ class Busy(IntFlag):
     ENDED = 16
     """The other side sends no more."""
     WAITS = 32
-    """What has come waits for the connection's turn."""
+    """The bytes that have come wait for the connection's turn."""
     PARKED = 64
     """A request waits until it is known which side serves its group."""
 

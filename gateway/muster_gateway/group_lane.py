@@ -83,7 +83,7 @@ class GroupLane:
             self._next()
 
     def close(self) -> None:
-        """What waits is dropped."""
+        """Drops the requests that wait."""
         self._queue.clear()
         self._current = None
         if self._task is not None:

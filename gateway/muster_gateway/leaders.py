@@ -12,8 +12,8 @@ _ENTRY_BYTES = 200
 
 
 class Leaders:
-    """Node ids by group. Those that were not asked for the longest are forgotten first, so that whoever names many
-    groups takes no place from groups in use."""
+    """Node ids by group. Those that were not asked for the longest are forgotten first, so that a client that names
+    many groups takes no place from groups in use."""
 
     def __init__(self, limit: int = REMEMBERED_BYTES) -> None:
         self.bytes = 0

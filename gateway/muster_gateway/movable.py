@@ -16,7 +16,7 @@ from muster_gateway.slots import Slot
 
 
 class LeaseEndedError(GatewayError):
-    """What a client has asked Kafka may never be answered: its group may have moved before Kafka took it."""
+    """A request that went to Kafka may never be answered: its group may have moved before Kafka took it."""
 
 
 class ParkedTooLongError(GatewayError):

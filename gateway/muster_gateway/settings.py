@@ -377,7 +377,7 @@ def _trouble(settings: GatewaySettings) -> str:
     if PLAIN in mechanisms and not settings.listener_tls_dir:
         return f"sasl.enabled.mechanisms: {PLAIN} sends passwords as they are, and there is no TLS"
     if settings.upstream_tls_dir and not settings.asks_clients:
-        # Brokers would take every client for the gateway, whoever it is.
+        # Brokers would take every client for the gateway.
         return "upstream.tls.dir needs sasl.enabled.mechanisms or ssl.client.auth=required"
     if settings.muster_act_for_clients:
         if settings.muster_sasl_mechanism in ("", OAUTHBEARER):

@@ -67,7 +67,7 @@ def verify(store: Store, catalog: Catalog, backups: Sequence[Backup], progress: 
 
 
 def _inside(backup: Backup) -> list[Problem]:
-    """What a manifest says of itself cannot be."""
+    """The manifest contradicts itself."""
     wanted = sorted([*backup.layout.offsets, *backup.layout.transactions])
     there = sorted(partition.number for partition in backup.partitions)
     found = []

@@ -143,7 +143,7 @@ def up(
 
 
 OUTGOING_SETTINGS = tuple(f"muster.upstream.{kind}." for kind in ("security", "sasl", "ssl", "tls"))
-"""What brokers ask of the pods that mirror them, they ask of the gateway as well."""
+"""Gives the gateway the settings by which the pods that mirror reach the brokers."""
 
 
 def front_of(upstream: str | None, groups: str | None, pods: Mapping[str, str], port: int) -> FrontOptions | None:

@@ -71,7 +71,7 @@ async def _watch(reader: Reader, report: StatusReport, interval: float, *, as_js
 
 
 class _Plain:
-    """In the place of a `Live` where there is no terminal: prints one report after the other."""
+    """Used instead of a `Live` where there is no terminal: prints one report after the other."""
 
     def __init__(self, to: Console) -> None:
         self._to = to

@@ -56,7 +56,7 @@ class Undo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 EMPTY_STATES = ("EMPTY", "DEAD")
-"""A group in these has no member: whoever likes may commit for it."""
+"""A group in these states has no member: every client may commit for it."""
 
 
 def compared(group: str, state: str, then: Mapping[Place, Committed], now: Mapping[Place, int]) -> GroupUndo:

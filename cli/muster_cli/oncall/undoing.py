@@ -118,7 +118,7 @@ def run_undo(brokers: Brokers, asked: Asked, *, yes: bool, dry_run: bool, as_jso
 
 
 def _write(client: KafkaGroups, group: GroupUndo, then: Mapping[Place, Committed]) -> GroupUndo:
-    """What was written is read again: the answer is not believed alone."""
+    """Reads the written offsets again: the answer alone is not believed."""
     wanted = to_write(group, then)
     try:
         client.commit(group.group, wanted)

@@ -411,7 +411,7 @@ class GroupCoordinator:
         return len(self._state.groups) + len(self._state.consumers.groups)
 
     def open_transactions(self, names: int) -> tuple[int, tuple[str, ...]]:
-        """The number of producers with pending offsets, and `names` of them at most, whoever coordinates them."""
+        """The number of producers with pending offsets, and `names` of them at most; of any coordinator."""
         pending = self._state.offsets.pending
         return len(pending), tuple([f"producer {each}" for each in islice(pending, names)])
 

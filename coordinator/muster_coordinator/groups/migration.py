@@ -1,7 +1,7 @@
 """A group of one protocol becomes one of the other while it has members (Kafka: group.consumer.migration.policy).
 
 Upgrade: a consumer joins a group of classic consumers. Each of them keeps what it was assigned last, in an epoch that
-is the generation, and is served by translation from then on. Downgrade: the last consumer is gone; the classic members
+is the generation, and is served by translation after that. Downgrade: the last consumer is gone; the classic members
 keep what is meant for them, and rebalance. All records of either are one batch, so that a log has the group of before
 or that of afterwards. Source: GroupMetadataManager of 4.3.1, #convertToConsumerGroup and #convertToClassicGroup.
 """

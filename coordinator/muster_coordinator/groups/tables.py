@@ -78,7 +78,7 @@ class GroupTables:
         self.counters = Counters()
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """Returns the group, unpacked, for whoever may change it; None if there is none."""
+        """Returns the group, unpacked, so that it can be changed; None if there is none."""
         group = self.groups.get(group_id)
         if isinstance(group, bytes):
             self._count_packed(group, -1)

@@ -29,7 +29,7 @@ class Flow(Protocol):
     paused_reading: bool
 
     def count(self) -> None:
-        """What the connection holds has changed by more than a little."""
+        """Reports that the connection holds notably more or less than before."""
         ...
 
     def resume_reading(self) -> None:

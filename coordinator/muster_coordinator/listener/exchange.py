@@ -16,7 +16,7 @@ from muster_coordinator.wire.throttling import with_throttle_time
 
 
 class Answers(Protocol):
-    """Where the answers of a connection go."""
+    """The destination of a connection's answers."""
 
     def complete(self, exchange: Exchange, frame: bytes) -> None:
         """`exchange` is answered by `frame`, which leaves once every earlier request of the connection is answered."""

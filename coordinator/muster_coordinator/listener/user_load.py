@@ -59,7 +59,7 @@ class UserLoad:
         return self.in_flight >= self._max_in_flight
 
     def left(self, number: int) -> None:
-        """So many requests are answered, or given up with their connection: others may come in."""
+        """Releases requests that are answered, or given up with their connection: others may come in."""
         self.in_flight -= number
         if self._waiting and self._wake is None:
             self._wake = asyncio.get_running_loop().call_soon(self._wake_next)

@@ -34,7 +34,7 @@ class FlushState:
 
     @property
     def needs_end(self) -> bool:
-        """What was written may be in the page cache only: to be synced at the end of the run."""
+        """Written bytes may be in the page cache only: sync them at the end of the run."""
         return self._state == RUNNING
 
     def running(self) -> None:

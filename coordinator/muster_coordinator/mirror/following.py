@@ -41,7 +41,7 @@ class TakeIn(msgspec.Struct, frozen=True):
 
 
 class ReadAgain(msgspec.Struct, frozen=True):
-    """What was read may not be what the topic says: take it back, and read from the start."""
+    """The records that were read may not be those of the topic: take them back, and read from the start."""
 
     reason: str
 

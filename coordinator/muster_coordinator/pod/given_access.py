@@ -76,7 +76,7 @@ class GivenAccess:
 
     async def take(self, image: AccessImage, in_force: Callable[[], None]) -> str:
         """Returns the fingerprint once the image would survive a restart; it is in force before, which `in_force` is
-        told: whoever was removed must not stay because a disk is slow or full. Raises RefusedCallError."""
+        told: a removed user must not stay because a disk is slow or full. Raises RefusedCallError."""
         try:
             users, acls = _parsed(image)
         except ValueError as error:

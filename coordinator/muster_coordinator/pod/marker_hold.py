@@ -8,7 +8,7 @@ from collections.abc import Callable
 LONGEST_HOLD_S = 2.0
 """A hold ends by itself after this time in seconds, whatever became of the one that asked for it."""
 RESTS = 9
-"""How many times as long as it took no other hold may begin: markers wait a tenth of the time at most, whoever asks."""
+"""After a hold, none may begin for this many times its length: markers wait a tenth of the time at most."""
 
 
 class MarkerHold:

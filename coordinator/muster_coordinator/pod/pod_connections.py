@@ -39,7 +39,7 @@ class PodConnections:
     """One connection to each pod that is asked; requests are pipelined, and answered in their order."""
 
     def __init__(self, dialler: PodDialler, answer_timeout_s: float) -> None:
-        """`answer_timeout_s`: a pod that gives no answer for so long loses its connection."""
+        """`answer_timeout_s`: a pod that gives no answer within it loses its connection."""
         self._dialler = dialler
         self._answer_timeout_s = answer_timeout_s
         self._connections: dict[str, _Connection] = {}

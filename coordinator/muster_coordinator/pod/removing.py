@@ -1,9 +1,10 @@
 """Deletion of a log that left its set, so that volumes do not fill with logs that count for nothing.
 
-Whoever asks for it, the pod deletes a log only on a proof of its own (ADR 24): the log has the record of a final set
-without it, of the epoch that it promised last, and the replica knows that record to be committed. Only an election in a
-higher epoch can name the log again, and before anything of it counts there it has promised that epoch: then the proof
-is gone. Where it has not, nothing of it was counted, and it is as good as on a volume that was lost before.
+Whichever caller asks for it, the pod deletes a log only on a proof of its own (ADR 24): the log has the record of a
+final set without it, of the epoch that it promised last, and the replica knows that record to be committed. Only an
+election in a higher epoch can name the log again, and before anything of it counts there it has promised that epoch:
+then the proof is gone. Where it has not, nothing of it was counted, and it is as good as on a
+volume that was lost before.
 
 Two logs need no such proof: one that was never used, and one of a partition that a re-shard has closed, by a record in
 that very log, and that the pod's clients do not know any more.

@@ -156,7 +156,7 @@ class Turns:
         self._metrics.flush_time.observe(took_s * 1000)
 
     def storage_recovered(self) -> None:
-        """What was staged is gone; what waits for a write goes on."""
+        """Drops the staged work; work that waits for a write goes on."""
         self._wake(False)
 
     def next_write(self) -> asyncio.Future[bool]:

@@ -2,8 +2,8 @@
 
 A reader may read, hold markers back for the moment of a backup (`podapi.cuts`), which bounds itself, and have leases
 (`podapi.leases`), as gateways do, which end by themselves. Everything else, and to watch as the operator, needs the
-operator. Plain connections, which have no certificate, may call everything: whoever turns TLS off keeps the port closed
-by other means.
+operator. Plain connections, which have no certificate, may call everything: without TLS the port has to be closed by
+other means.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     DELETE /v1/marker-holds/<name>             they go; the answer says whether none has left meanwhile
 
 A hold is refused (409) while another one is in force, and for nine times as long as that took: so markers wait a tenth
-of the time at most, and a reader's certificate is enough for these calls. Whoever asks chooses the name, 32 hexadecimal
+of the time at most, and a reader's certificate is enough for these calls. The caller chooses the name, 32 hexadecimal
 digits that nobody else uses.
 """
 

@@ -103,7 +103,7 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         "--metrics-plain",
         action="store_true",
         default=env.get("MUSTER_METRICS_PLAIN", "") == "1",
-        help="metrics without TLS, for whoever reaches their port (or has the token)",
+        help="serve metrics without TLS: readable by all that reach the port (or have the token)",
     )
     parser.add_argument(
         "--metrics-token-file",

@@ -66,7 +66,7 @@ _EncodableT = TypeVar("_EncodableT", bound=Encodable)
 
 
 class CorruptBatchError(Exception):
-    """What is at `position` of the buffer is no whole, undamaged batch.
+    """The bytes at `position` of the buffer are no whole, undamaged batch.
 
     `truncated`: the buffer ends before the batch does, and nothing else is known to be wrong: the caller may have to
     read on.

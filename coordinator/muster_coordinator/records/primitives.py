@@ -57,7 +57,7 @@ class Cursor:
         return int.from_bytes(self._take(8), "big", signed=True)
 
     def fixed(self, size: int) -> bytes:
-        """So many bytes that no length precedes, as a uuid."""
+        """A fixed number of bytes without a length before them, such as a uuid."""
         return self._take(size)
 
     def string(self) -> str:

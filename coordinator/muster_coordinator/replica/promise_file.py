@@ -111,7 +111,7 @@ class PromiseFile:
 
     @classmethod
     def open(cls, disk: Disk, directory: Path) -> PromiseFile:
-        """What is returned is durable: a process that ended within `store` may have left a promise that a power loss
+        """The returned promise is durable: a process that ended within `store` may have left one that a power loss
         would take back. Raises PromiseError; OSError if the disk cannot be read or synced.
         """
         path = directory / PROMISE_NAME

@@ -89,7 +89,7 @@ class ReplicaCore:
 
     @property
     def commit_point(self) -> int:
-        """What this replica knows to be committed; -1: nothing yet in this run."""
+        """The last offset that this replica knows to be committed; -1: none yet in this run."""
         return self._context.commit_point
 
     @property
@@ -177,7 +177,7 @@ class ReplicaCore:
         return self._event(now_ms, lambda: self._leadership.set_learners(learners))
 
     def lost_data(self, now_ms: int) -> list[Effect]:
-        """What was acked may be missing in the log as it was opened now (damage, failed fsync, wipe, power loss under
+        """Acked records may be missing in the log as it was opened now (damage, failed fsync, wipe, power loss under
         flush os): the replica is `rebuilding` until it has caught up with a leader.
         """
         return self._event(now_ms, self._leadership.lost_data)

@@ -179,8 +179,8 @@ class Leadership:
     def election_failed(
         self, status: CallStatus, message: str, sets: Sets | None = None, better_log_id: str = ""
     ) -> None:
-        """Whoever nominates itself again waits anew from now on: two that asked for the same epoch fail at the same
-        time, and would for ever.
+        """A candidate that nominates itself again waits anew, from now: two that asked for the same epoch fail at the
+        same time, and would for ever.
         """
         self.candidate = None
         self.quiet_since_ms = self._context.now_ms

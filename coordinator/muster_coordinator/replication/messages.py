@@ -20,8 +20,8 @@ Run: TypeAlias = tuple[int, int]
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One record batch, as it is in the log. `sets`: what a leader-change or set record in it names; whoever takes
-    a batch from the network reads that out of `data`.
+    """One record batch, as it is in the log. `sets`: what a leader-change or set record in it names; the
+    receiver of a batch reads that out of `data`.
     """
 
     base_offset: int

@@ -1,4 +1,4 @@
-"""A process that was started by hand and that whoever reaches the machine may talk to: it says so."""
+"""The warning of a process that was started by hand and takes orders from all that reach the machine."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ async def listen(
     factory: Factory, host: str, port: int, tls: Tls | None, name: str, door: Door | None = None
 ) -> tuple[Listening, int]:
     """The port's listener, and the port that it has; without `tls` a plain one. `name`: of the port, for logs. Without
-    `door` and `tls` whoever comes is let in. Raises OSError when the address cannot be had."""
+    `door` and `tls` every client is let in. Raises OSError when the address cannot be had."""
     loop = asyncio.get_running_loop()
     if tls is None and door is None:
         server = await loop.create_server(factory, host, port, backlog=BACKLOG)

@@ -1,6 +1,6 @@
 """Public keys that sign tokens: a JSON Web Key Set (RFC 7517), as an identity provider publishes it.
 
-Only public keys count: whoever can read the set must not be able to sign.
+Only public keys count: a reader of the set must not be able to sign.
 """
 
 from __future__ import annotations

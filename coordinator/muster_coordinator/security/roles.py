@@ -20,7 +20,7 @@ from muster_coordinator.security.tls import Certificate, Check
 
 SCHEME = "muster://"
 ANY_POD = "*"
-"""In the place of a pod's name: the certificate is for every pod of its cluster."""
+"""Stands where a pod's name would: the certificate is for every pod of its cluster."""
 
 
 class Role(StrEnum):

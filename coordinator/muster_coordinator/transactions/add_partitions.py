@@ -1,6 +1,6 @@
 """AddPartitionsToTxn and AddOffsetsToTxn: the first partition begins a transaction.
 
-A partition is added before anything is written to it, so whoever leads at the end knows all partitions to mark. One
+A partition is added before anything is written to it, so the leader at its end knows all partitions to mark. One
 that nobody here can mark is refused here: at the end it would leave the transaction open for ever.
 
 Source: TransactionCoordinator#handleAddPartitionsToTransaction, #handleVerifyPartitionsInTransaction;

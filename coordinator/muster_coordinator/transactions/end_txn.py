@@ -1,8 +1,8 @@
 """EndTxn, and every other way in which a transaction ends (Kafka: TransactionCoordinator#endTransaction).
 
 The answer waits until the decision is committed, and then does not wait for the markers: they follow from the record,
-whoever leads. A transaction of version 2 has an epoch of its own. It ends in the next one, so what comes late from its
-producer is refused (KIP-890).
+under any leader. A transaction of version 2 has an epoch of its own. It ends in the next one, so what comes late
+from its producer is refused (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InitProducerId: a producer gets its id and epoch, and whoever had the transactional id before is fenced.
+"""InitProducerId: a producer gets its id and epoch, and the producer that had the transactional id before is fenced.
 
 Source: TransactionCoordinator#handleInitProducerId, #prepareInitProducerIdTransit; KIP-360 for a producer that says
 which id and epoch it has.
@@ -76,7 +76,7 @@ def _has_valid_producer_id(value: TransactionLogValue, request: InitProducerIdRe
 
 
 def _fence(state: TransactionTables, transactional_id: str, value: TransactionLogValue, now_ms: int) -> Result:
-    """Abort the transaction of whoever had the id, in a higher epoch. The producer waits, and asks again."""
+    """Abort the last owner's transaction in a higher epoch. The producer waits, and asks again."""
     ended = end_transaction(state, transactional_id, value, TransactionEvent.ABORT, EPOCH_BUMP_VERSION, now_ms)
     code = ErrorCode.CONCURRENT_TRANSACTIONS if ended.code is ErrorCode.NONE else ended.code
     return Result(ended.records, InitProducerIdResponse(code), timers=ended.timers)

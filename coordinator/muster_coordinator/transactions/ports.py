@@ -31,7 +31,7 @@ class MarkedTopics(Protocol):
 
 
 class MarkerWriter(Protocol):
-    """Writes markers to the partitions of a transaction, whoever leads them."""
+    """Writes markers to the partitions of a transaction, through their leaders."""
 
     def attempt(self, request: MarkersToWrite) -> Token:
         """Returns the token of one attempt. The shard answers it when the decision is committed: the markers may be

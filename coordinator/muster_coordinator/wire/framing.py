@@ -100,7 +100,7 @@ class FrameReader:
         return frames
 
     def rest(self) -> bytes:
-        """What is not taken, for whoever reads from here on."""
+        """The bytes that are not taken, for the next reader of the connection."""
         return bytes(self._data[self._position :])
 
     def drop(self) -> None:

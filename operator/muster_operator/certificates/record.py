@@ -50,5 +50,5 @@ def due(present: ClusterCertificates | None, cluster: str, wanted_round: int, no
 
 
 def operators_leaf(record: ClusterCertificates, cluster: str, present: Issued | None, now: datetime) -> Issued:
-    """The operator's own leaf: it is never stored, because whoever has the CA can make another one."""
+    """The operator's own leaf: it is never stored, because the CA can make another one."""
     return leaf_for(record.authorities, Member(cluster, Role.OPERATOR), (), present, now)

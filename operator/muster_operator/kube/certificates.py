@@ -1,7 +1,7 @@
 """The certificates of the clusters on Kubernetes (ADR 35).
 
 The operator keeps the record of each cluster (CA, leaves) in one Secret of the cluster's namespace, beside the Lease,
-written by compare-and-swap: whoever comes second reads what the first has made. The Secrets of pods and readers follow
+written by compare-and-swap: the second writer reads what the first has made. The Secrets of pods and readers follow
 from the record, and are kept as they follow from it (`MadeSecrets`). Where a person names Secrets, the operator makes
 none, and reads its own.
 """

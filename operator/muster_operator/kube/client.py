@@ -114,8 +114,8 @@ class KubeClient:
         return await self._request("GET", path, query)
 
     async def look(self, path: str, *, metadata_only: bool = False) -> Json:
-        """One object, by the right to patch it: a merge patch of nothing, as a dry run, which changes nothing. Whoever
-        may not patch it is not shown it. NotFoundError if there is none.
+        """One object, by the right to patch it: a merge patch of nothing, as a dry run, which changes nothing. An
+        account that may not patch it is not shown it. NotFoundError if there is none.
         """
         form = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1" if metadata_only else ""
         headers = {"Content-Type": "application/merge-patch+json", "Accept": f"application/json{form}"}

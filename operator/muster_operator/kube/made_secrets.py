@@ -1,7 +1,7 @@
 """The Secrets that the operator has made: one that is deleted or changed is noticed, and made again.
 
 Nothing watches them. A right to list, watch or get Secrets cannot be narrowed to ours in a role, because their names
-come with clusters, and whoever has it reads the Secrets of everybody. So each is looked at again and again by the right
+come with clusters, and its owner reads the Secrets of everybody. So each is looked at again and again by the right
 to patch it, which a policy narrows to ours (ADR 42): its metadata is asked for, and the resourceVersion tells.
 """
 

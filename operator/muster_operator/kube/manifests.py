@@ -72,7 +72,7 @@ def pod_secret_name(cluster: CoordinatorCluster) -> str:
 
 
 def reader_secret_name(cluster: CoordinatorCluster) -> str:
-    """Name of the Secret for the gateway, for pipelines and whoever else reads segments."""
+    """Name of the Secret for the gateway, for pipelines and for other readers of segments."""
     return cluster.spec.security.reader_secret or f"{cluster.metadata.name}-reader-tls"
 
 
@@ -311,7 +311,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
             *([{"name": "MUSTER_LISTENERS", "value": more}] if more else []),
             {"name": "MUSTER_API_LISTEN", "value": f"0.0.0.0:{API_PORT}"},
             {"name": "MUSTER_PEER_LISTEN", "value": f"0.0.0.0:{PEER_PORT}"},
-            # Ports of their own: whoever may scrape or probe need not reach the API.
+            # Ports of their own: scrapers and probes need not reach the API.
             {"name": "MUSTER_PROBE_LISTEN", "value": f"0.0.0.0:{PROBE_PORT}"},
             {"name": "MUSTER_METRICS_LISTEN", "value": f"0.0.0.0:{METRICS_PORT}"},
             {"name": "MUSTER_PEER_ADVERTISE", "value": f"$(POD_IP):{PEER_PORT}"},

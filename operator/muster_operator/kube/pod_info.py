@@ -15,7 +15,7 @@ from muster_operator.store.workload import PodInfo, PodPhase
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 TROUBLE_CHARACTERS = 500
-"""So much is kept of the last message of a container: its end says why it ended."""
+"""Letters that are kept of the last message of a container: its end says why it ended."""
 
 
 @dataclass(frozen=True, slots=True)

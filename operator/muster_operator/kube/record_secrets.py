@@ -1,5 +1,5 @@
 """Secrets with the records that operators keep, one for all of a namespace: written by compare-and-swap, so that
-whoever comes second reads what the first has made. They belong to no cluster, and go with their namespace."""
+the second writer reads what the first has made. They belong to no cluster, and go with their namespace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Passwords of MusterUsers on Kubernetes (ADR 38).
 
 The operator keeps a record of each user (password, SCRAM credentials) in one Secret of the namespace, beside that of
-the certificates, written by compare-and-swap: whoever comes second reads what the first has made. The Secret that the
+the certificates, written by compare-and-swap: the second writer reads what the first has made. The Secret that the
 user's client mounts follows from it, and is kept so (`MadeSecrets`). A Secret that a person has named is read.
 """
 

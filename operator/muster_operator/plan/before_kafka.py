@@ -12,7 +12,7 @@ from muster_operator.plan.verdict import flag
 
 
 def with_upstream(seen: Observation, conditions: tuple[Condition, ...], now: str) -> tuple[Condition, ...]:
-    """What pods say of the upstream stays as it was while none says anything."""
+    """Keeps what pods last said of the upstream while none says anything."""
     assert seen.cluster is not None
     conditions = _with_shared_user(seen.cluster, conditions, now)
     if seen.cluster.spec.upstream is None:

@@ -192,7 +192,7 @@ def token_above(own: int, pods: Iterable[PodView]) -> int:
 
     A pod refuses a token lower than one that it has seen. It has seen a higher one than ours after another operator
     took over from this one, which then ends, or after the store, from which operators get their tokens, was restored
-    from a backup. In both cases the operator has seen the other one's token, and acts on what it observes from then on.
+    from a backup. In both cases the operator has seen the other one's token, and acts on what it observes after that.
     """
     highest = max((pod.fencing_token for pod in pods), default=-1)
     return highest + 1 if highest > own else own

@@ -13,8 +13,8 @@ operator that was overtaken, or starts anew, does nothing that a later phase for
 partition is opened, once Aborting is recorded no new one, and a pod refuses to close a partition that the same re-shard
 has opened. Old and new partitions share no index, and neither do two re-shards.
 
-A new partition opens in a leader epoch above those in which the old ones were closed. Whoever remembers the epoch of a
-coordinator, as groups do of the transaction coordinator that has marked a producer's offsets, never sees it go back.
+A new partition opens in a leader epoch above those in which the old ones were closed. Groups remember
+the epoch of the transaction coordinator that has marked a producer's offsets: they never see it go back.
 """
 
 from __future__ import annotations

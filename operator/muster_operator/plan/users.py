@@ -36,7 +36,7 @@ def give_access(seen: Observation) -> Iterator[GiveAccess]:
 
 
 def tell_users(seen: Observation, time: str) -> Iterator[WriteUserStatus]:
-    """What was once in force stays so told while other users come and go, and while pods do."""
+    """A user that was once in force keeps that condition while other users and pods come and go."""
     lagging = _lagging(seen)
     for user in seen.users or ():
         ready = find_condition(user.status.conditions, ConditionType.READY)

@@ -1,4 +1,4 @@
-"""hack/plain_english.py sees docstrings that are fragments, wherever they stand."""
+"""hack/plain_english.py sees docstrings that are fragments, wherever they stand, and phrases that name nobody."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
 
-from plain_english import fragments
+from plain_english import fragments, phrases
 
 SOURCE = '''"""Who may call what."""
 
@@ -35,3 +35,8 @@ def test_fragments_are_found_in_modules_classes_fields_and_constants() -> None:
         (8, "As Kafka has it,"),
         (12, "That was seen."),
     ]
+
+
+def test_phrases_are_found_in_any_line_and_only_as_whole_words() -> None:
+    page = "Whoever asks\nwaits for so long; wherever they are, long from then onwards,\n# and from\n    # then on."
+    assert phrases(page) == [(1, "Whoever"), (2, "for so long"), (3, "from\n    # then on")]

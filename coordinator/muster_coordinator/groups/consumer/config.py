@@ -58,7 +58,7 @@ class ConsumerGroupConfig:
     """Groups of the consumer protocol (`group.protocol=consumer`, KIP-848). Defaults are those of Kafka 4.3."""
 
     session_timeout_ms: int = _setting(45_000, "group.consumer.session.timeout.ms")
-    """A member that sends no heartbeat for so long (ms) is out of its group. Kafka refuses less than 45000 unless
+    """A member that sends no heartbeat for this long (ms) is out of its group. Kafka refuses less than 45000 unless
     another setting allows it."""
 
     min_session_timeout_ms: int = _setting(45_000, "group.consumer.min.session.timeout.ms")

@@ -35,7 +35,7 @@ def _refused(resource_type: int) -> tuple[int, str]:
 
 
 def describe(request: f.DescribeConfigsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
-    """What is refused comes last."""
+    """Puts refused resources last."""
     allowed, others = split(request.resources, lambda each: _may(rights, Operation.DESCRIBE_CONFIGS, each))
     refused = [f.DescribedResource(each.resource_type, each.name, *_refused(each.resource_type)) for each in others]
 

@@ -36,7 +36,7 @@ def heartbeat(
 
 
 def describe(request: c.ConsumerGroupDescribeRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
-    """What is refused comes first. A group with a topic that the client may not describe is not shown at all."""
+    """Puts refused groups first. A group with a topic that the client may not describe is not shown at all."""
     allowed, others = split(request.groups, lambda group: rights.group(Operation.DESCRIBE, group.group_id))
     refused = [c.without_operations(c.DescribedConsumerGroup(group.group_id, _NO_GROUP)) for group in others]
     unasked = rights.unasked

@@ -37,7 +37,7 @@ def no_member(request: m.JoinGroupRequest) -> m.JoinGroupResponse:
 
 
 def describe_groups(request: w.DescribeGroupsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
-    """What is refused comes first."""
+    """Puts refused groups first."""
     allowed, others = split(request.groups, lambda group: rights.group(Operation.DESCRIBE, group.group_id))
     refused = [m.DescribedGroup(group.group_id, int(_REFUSED)) for group in others]
 
@@ -68,7 +68,7 @@ def list_groups(request: m.ListGroupsRequest, exchange: ClientAnswer, rights: Ri
 
 
 def delete_groups(request: w.DeleteGroupsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
-    """What is refused comes last, and each name once."""
+    """Puts refused names last, and each name once."""
     names = dict.fromkeys(request.group_ids)
     allowed, others = split(names, lambda name: rights.group(Operation.DELETE, name))
     refused = tuple([m.DeleteGroupResponse(name, int(_REFUSED)) for name in others])

@@ -185,5 +185,5 @@ def _fetched(asked: Any, found: Any, may: Callable[[Any], bool]) -> Any:
 
 
 def _error_place(topic: tuple[Any, Any], place: dict[Any, int]) -> int:
-    """What was found comes first as it is, then the errors in the order of the request."""
+    """Puts the offsets that were found first, then the errors in the order of the request."""
     return place[topic[0]] if any(each[4] in (_TOPIC, _SAID_FIRST[2]) for each in topic[1]) else -1

@@ -27,7 +27,7 @@ OPEN = frozenset(
         w.SaslAuthenticateRequest,
     }
 )
-"""Requests that need no right: what is served, and what is refused whoever asks."""
+"""Requests that need no right: what every client may ask, and what no client may."""
 
 
 def guarded_table(

@@ -48,7 +48,7 @@ class SecurityHandlers:
         exchange.answer(s.DescribeAclsResponse(acls=tuple(found)))
 
     def create_acls(self, request: s.CreateAclsRequest, exchange: ClientAnswer) -> None:
-        """What is in force already is a success, as in Kafka."""
+        """A change that is in force already is a success, as in Kafka."""
         present = None if self._acls is None else {_binding(acl) for acl in self._acls()}
         results = [
             s.AclChange(0, "") if present is not None and each in present else self._refused(present)

@@ -147,7 +147,7 @@ class RangeReader:
 
     def run(self) -> tuple[int, list[RawBatch]]:
         """Read. Call it once, in any thread. Raises OSError, and DamagedLogError if a file has no batch there, or one
-        whose CRC does not match: whoever it is sent to would refuse it, each time anew.
+        whose CRC does not match: every receiver would refuse it, each time anew.
         """
         found: list[RawBatch] = []
         try:

@@ -19,7 +19,7 @@ WAITING_MAX = 100
 
 
 class BypassLog:
-    """A few lines in each `pace_ms`, whoever bypasses Muster and however often. `look` is to be called often."""
+    """A few lines in each `pace_ms`, however many clients bypass Muster. Call `look` often."""
 
     def __init__(self, clock: Clock, pace_ms: int) -> None:
         self._clock = clock

@@ -43,7 +43,7 @@ class _Made(asyncio.StreamReaderProtocol):
 
 class UpstreamConnection:
     def __init__(self, connector: Connector, host: str, port: int, timeout_s: float) -> None:
-        """`timeout_s`: a broker that gives no answer for so long loses its connection."""
+        """`timeout_s`: a broker that gives no answer within it loses its connection."""
         self._connector = connector
         self._timeout_s = timeout_s
         self._good_until_s: float | None = None  # of the event loop's clock; None: as long as it lasts

@@ -76,7 +76,7 @@ class Followed:
 
     @property
     def certain_offset(self) -> int:
-        """What was read up to here is what the topic has; -1: nothing is certain."""
+        """Up to this offset the records read are those of the topic; -1: nothing is certain."""
         return -1 if self.machine.has_strays else self.position.offset
 
     @property

@@ -71,7 +71,7 @@ class HeterogeneousAssignment:
                     owners[partition] = number
 
     def _give(self, topics: list[bytes]) -> None:
-        """What nobody has goes to the subscribers with the fewest partitions."""
+        """Gives unassigned partitions to the subscribers with the fewest partitions."""
         balancer = Balancer(self._sizes)
         for topic_id in topics:
             free = [partition for partition, owner in enumerate(self._owners[topic_id]) if owner == _UNOWNED]

@@ -157,7 +157,7 @@ class Moves:
         return tuple(found)
 
     async def _obstacles_there(self, partition: int, group_id: str) -> tuple[str, ...]:
-        """What Kafka says."""
+        """The answer of Kafka."""
         try:
             await self._kafka.end_of(partition)
             described, fetched = await self._kafka.group(partition, group_id)
