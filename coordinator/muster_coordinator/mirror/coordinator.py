@@ -100,7 +100,7 @@ class MirrorCoordinator:
         self._left_out = 0
         self.bypasses = Bypasses(groups.has_group)
         self.changed: set[str] = set()
-        """Groups with a route about which something was replayed; whoever leads takes them out."""
+        """Groups with a route about which something was replayed; the leader takes them out."""
         operations = dict(groups.operations)
         for read in _READS:
             operations[read] = partial(self._read, operations[read])
