@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace as with_fields
 from typing import Any
 
@@ -17,6 +17,8 @@ from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.phases import Phases
 from muster_operator.plan.actions import Action, RestartPod
+from muster_operator.plan.group_facts import GroupFacts
+from muster_operator.plan.groups import counting, leaders_of_groups
 from muster_operator.plan.maintenance import as_asked, hides_in
 from muster_operator.plan.metadata import token_above
 from muster_operator.plan.observation import Observation, PodView
@@ -194,7 +196,7 @@ class Reconciler:
         access = None
         if cluster is not None and cluster.spec.access.muster_users and records.users is not None:
             access = self._workload.access(cluster, records.users)
-        return Observation(
+        seen = Observation(
             namespace=key.namespace,
             name=key.name,
             cluster=cluster,
@@ -227,7 +229,14 @@ class Reconciler:
             invalid_settings=settings_trouble(cluster) if cluster is not None else "",
             users=records.users,
             access=access,
+            groups=records.groups,
         )
+        return with_fields(seen, group_facts=self._group_facts(seen, memory)) if seen.groups else seen
+
+    def _group_facts(self, seen: Observation, memory: Memory) -> Mapping[str, GroupFacts]:
+        generations = {each.spec.group: each.metadata.generation for each in counting(seen.groups or ()).values()}
+        memory.groups.forget((pod.name for pod in seen.pods if pod.is_up), generations)
+        return memory.groups.view(generations, leaders_of_groups(seen), self._clock.monotonic())
 
     def _rollout_waits(self, key: ClusterKey, cluster: CoordinatorCluster) -> str:
         """Why no pod is replaced now; "" if one may be."""

@@ -21,7 +21,9 @@ from muster_operator.plan.actions import (
     ReplaceVolume,
     RestartPod,
     SetFences,
+    StartMoves,
     WriteClusterStatus,
+    WriteGroupStatus,
     WritePartitionStatus,
     WriteTopicStatus,
     WriteUserStatus,
@@ -66,6 +68,8 @@ CALLS: dict[type[Action], Call] = {
     WritePartitionStatus: Call(Port.STORE, "write_partition_status"),
     WriteClusterStatus: Call(Port.STORE, "write_cluster_status"),
     WriteUserStatus: Call(Port.STORE, "write_user_status"),
+    StartMoves: Call(Port.POD, "move"),
+    WriteGroupStatus: Call(Port.STORE, "write_group_status"),
 }
 """By kind of action: the call that carries it out."""
 

@@ -32,6 +32,10 @@ def user_spec(**fields: object) -> dict[str, object]:
     return {"clusterRef": {"name": "a"}, **fields}
 
 
+def group_spec(**changes: object) -> dict[str, object]:
+    return {"clusterRef": {"name": "a"}, "group": "g", "coordinator": "Muster", **changes}
+
+
 def acl(**fields: object) -> dict[str, object]:
     return {"operations": ["READ"], **fields}
 
@@ -255,6 +259,8 @@ REFUSED = [
     ("MusterUser", "u", user_spec(authentication={"type": "External", "secret": "s"}), "secret is of type Password"),
     ("MusterUser", "u", user_spec(acls=[acl(resource="GROUP")]), "a name is needed, but for the CLUSTER"),
     ("MusterUser", "u", user_spec(acls=[acl(resource="CLUSTER", pattern="PREFIXED")]), "a LITERAL pattern"),
+    ("ConsumerGroup", "g", group_spec(group=""), "spec.group"),
+    ("ConsumerGroup", "g", group_spec(coordinator="Redpanda"), "spec.coordinator"),
     ("OffsetsPartition", "p", partition_spec(index=-1), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(index=1_000_000), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(allowDataLoss=3), "allowDataLoss must not be above"),
@@ -282,6 +288,8 @@ CHANGED = [
     ("OffsetsPartition", partition_spec(), partition_spec(index=1), "index is immutable"),
     ("OffsetsPartition", partition_spec(), {"topicRef": {"name": "u"}, "index": 0}, "topicRef is immutable"),
     ("MusterUser", user_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable: make another"),
+    ("ConsumerGroup", group_spec(), group_spec(clusterRef={"name": "b"}), "clusterRef is immutable: make another"),
+    ("ConsumerGroup", group_spec(), group_spec(group="h"), "group is immutable: make another"),
     ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storage.storageClassName is immutable"),
     ("CoordinatorCluster", {"clusterId": "one"}, {"clusterId": "two"}, "clusterId is set once"),
     ("CoordinatorCluster", {"clusterId": "one"}, {}, "clusterId is set once"),

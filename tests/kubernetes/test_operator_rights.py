@@ -142,8 +142,8 @@ async def test_operator_does_all_its_work_with_its_own_rights(
 
     await Elector(operator_client, operator_namespace, "muster-operator", "me").run(lead)
     assert leading.is_set()
-    one = declared_user(operator_namespace)
-    kubectl("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"], "apply", "-f", "-", stdin=yaml.safe_dump(one))
+    for one in (declared_user(operator_namespace), declared_group(operator_namespace)):
+        kubectl("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"], "apply", "-f", "-", stdin=yaml.safe_dump(one))
     await told_by_watch(store, workload)
 
 
@@ -151,6 +151,12 @@ def declared_user(namespace: str) -> dict[str, object]:
     meta = {"name": "u", "namespace": namespace}
     spec = {"clusterRef": {"name": "a"}}
     return {"apiVersion": "muster.dev/v1alpha1", "kind": "MusterUser", "metadata": meta, "spec": spec}
+
+
+def declared_group(namespace: str) -> dict[str, object]:
+    meta = {"name": "g", "namespace": namespace}
+    spec = {"clusterRef": {"name": "a"}, "group": "g", "coordinator": "Kafka"}
+    return {"apiVersion": "muster.dev/v1alpha1", "kind": "ConsumerGroup", "metadata": meta, "spec": spec}
 
 
 async def outdated_definitions(client: KubeClient) -> str:
@@ -210,6 +216,8 @@ async def told_by_watch(
         ("get", "secrets/first-muster-user"),
         ("update", "musterusers.muster.dev"),
         ("delete", "musterusers.muster.dev"),
+        ("update", "consumergroups.muster.dev"),
+        ("delete", "consumergroups.muster.dev"),
         ("get", "persistentvolumeclaims"),
         ("deletecollection", "persistentvolumeclaims"),
         ("delete", "persistentvolumes"),

@@ -21,6 +21,7 @@ from tests.support.rights import Right, granted
 from muster_operator.api.conditions import Condition
 from muster_operator.api.listener_security import Access
 from muster_operator.api.models import (
+    ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
     LeadershipRecord,
@@ -116,6 +117,7 @@ async def test_every_right_that_is_granted_is_used(
     await work.with_pods()
     await work.with_records()
     await work.with_users()
+    await work.with_groups()
     await work.with_others()
     try:
         await told_by_watch(work.store, work.workload, work.within, lambda: not unused(rights, operator_namespace))
@@ -212,6 +214,14 @@ class Work:
             await self.store.write_user_status(first, MusterUserStatus(1))
         first, _ = (await self.store.observe(self.key)).users or ()
         await self.store.write_user_status(first, MusterUserStatus(1))
+
+    async def with_groups(self) -> None:
+        body = {"apiVersion": "muster.dev/v1alpha1", "kind": "ConsumerGroup", "metadata": {"name": "orders"}}
+        body["spec"] = {"clusterRef": {"name": self.key.name}, "group": "orders", "coordinator": "Muster"}
+        admin("apply", "-n", self.key.namespace, "-f", "-", stdin=json.dumps(body))
+        await self.store.load()
+        (group,) = (await self.store.observe(self.key)).groups or ()
+        await self.store.write_group_status(group, ConsumerGroupStatus(1))
 
     async def with_others(self) -> None:
         """Another CA, another cluster, an object that nobody understands, and the Lease."""

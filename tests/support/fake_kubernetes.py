@@ -33,7 +33,13 @@ RESOURCES = {
     "/api/v1": ["pods", "services", "namespaces"],
     "/apis/apps/v1": ["statefulsets", "deployments"],
     "/apis/policy/v1": ["poddisruptionbudgets"],
-    f"/apis/{GROUP}/{VERSION}": ["coordinatorclusters", "offsetstopics", "offsetspartitions", "musterusers"],
+    f"/apis/{GROUP}/{VERSION}": [
+        "coordinatorclusters",
+        "offsetstopics",
+        "offsetspartitions",
+        "musterusers",
+        "consumergroups",
+    ],
 }
 """What kopf looks for."""
 REVISION = "1"

@@ -33,6 +33,7 @@ from muster_operator.store.port import NotFoundError, StoreError
 OBJECTS = (
     *((f"/apis/{API_VERSION}", each) for each in ("coordinatorclusters", "offsetstopics", "offsetspartitions")),
     (f"/apis/{API_VERSION}", "musterusers"),
+    (f"/apis/{API_VERSION}", "consumergroups"),
     *(("/api/v1", each) for each in ("pods", "services", "persistentvolumeclaims")),
     *(("/apis/apps/v1", each) for each in ("statefulsets", "deployments")),
     ("/apis/policy/v1", "poddisruptionbudgets"),

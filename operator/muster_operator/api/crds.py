@@ -259,6 +259,25 @@ KINDS = (
         "mu",
         (".spec.clusterRef.name",),
     ),
+    Kind(
+        "ConsumerGroup",
+        models.ConsumerGroup,
+        models.ConsumerGroup.plural,
+        (
+            Column("Ready", f"{READY}.status"),
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Group", ".spec.group"),
+            Column("Wanted", ".spec.coordinator"),
+            Column("Now", ".status.coordinator"),
+            STATE,
+            Column("Waited", ".status.lastMove.fencedMs", "integer"),
+            Column("Message", f"{READY}.message", priority=1),
+            AGE,
+        ),
+        (),
+        "mcg",
+        (".spec.clusterRef.name", ".spec.group", ".spec.coordinator"),
+    ),
 )
 
 

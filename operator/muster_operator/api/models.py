@@ -27,6 +27,7 @@ from muster_operator.api.cluster import (
     Security,
     Storage,
 )
+from muster_operator.api.consumer_group import ConsumerGroup, ConsumerGroupSpec, ConsumerGroupStatus, GroupMove
 from muster_operator.api.leadership import LeadershipRecord, Leaderships, Replica
 from muster_operator.api.meta import (
     CLUSTER_NAME_LIMIT,
@@ -54,6 +55,9 @@ __all__ = [
     "USER_NAME_LIMIT",
     "VERSION",
     "ClusterRef",
+    "ConsumerGroup",
+    "ConsumerGroupSpec",
+    "ConsumerGroupStatus",
     "CoordinatorCluster",
     "CoordinatorClusterSpec",
     "CoordinatorClusterStatus",
@@ -62,6 +66,7 @@ __all__ = [
     "FailoverRecord",
     "Gateway",
     "GatewayToPods",
+    "GroupMove",
     "Layout",
     "LeadershipRecord",
     "Listener",
@@ -294,7 +299,7 @@ class OffsetsPartition(msgspec.Struct, frozen=True, rename="camel"):
     ] = OffsetsPartitionStatus()
 
 
-Resource = CoordinatorCluster | OffsetsTopic | OffsetsPartition | MusterUser
+Resource = CoordinatorCluster | OffsetsTopic | OffsetsPartition | MusterUser | ConsumerGroup
 
 
 def partition_object_name(topic: str, index: int) -> str:

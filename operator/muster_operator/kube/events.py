@@ -67,6 +67,8 @@ INTENDED = frozenset(
         Reason.GIVING,
         Reason.MOVING_REPLICAS,
         Reason.REBALANCE_DEFERRED,
+        Reason.GROUP_MOVING,
+        Reason.MOVE_WAITS,
     }
 )
 """Why an object is not ready, or not as it will be, by what somebody has asked for: no reason to warn."""

@@ -123,6 +123,9 @@ class Gateways:
         seen = status.get("observedGeneration", 0) >= known.generation
         ready = min(status.get("readyReplicas", 0), status.get("updatedReplicas", 0)) if seen else 0
         waits = f"{ready} of {gateway.replicas} gateway pods are ready" if ready < gateway.replicas or not seen else ""
+        old = status.get("replicas", 0) - status.get("updatedReplicas", 0)
+        if not waits and old > 0:
+            waits = f"{old} gateway pods of an older template are still there"
         return GatewayState(waits, bootstrap=known.bootstrap)
 
     async def ensure(

@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muster_operator.api.models import CoordinatorCluster, MusterUser, OffsetsPartition, OffsetsTopic, Resource
+from muster_operator.api.models import (
+    ConsumerGroup,
+    CoordinatorCluster,
+    MusterUser,
+    OffsetsPartition,
+    OffsetsTopic,
+    Resource,
+)
 from muster_operator.clock import Clock
 from muster_operator.kube.cache import Cache, Name
 from muster_operator.kube.client import Json, KubeClient
@@ -16,7 +23,7 @@ from muster_operator.kube.invalid import InvalidObjects
 from muster_operator.kube.objects import decode, identity
 from muster_operator.store.port import ClusterKey, ClusterRecords, Notify, Unwatch
 
-RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition, MusterUser)
+RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition, MusterUser, ConsumerGroup)
 
 T = TypeVar("T", bound=Resource)
 
@@ -34,7 +41,10 @@ class ObjectsSeen:
             lambda partition: (partition.metadata.namespace, partition.spec.topic_ref.name)
         )
         self._users: Cache[MusterUser] = Cache(lambda user: (user.metadata.namespace, user.spec.cluster_ref.name))
-        self._users_known = False
+        self._groups: Cache[ConsumerGroup] = Cache(
+            lambda group: (group.metadata.namespace, group.spec.cluster_ref.name)
+        )
+        self._listed: set[type[Any]] = set()
         self._notify: list[Notify] = []
 
     # What is fed
@@ -48,8 +58,7 @@ class ObjectsSeen:
                 name, version = identity(raw)
                 decoded[name] = (version, value)
         self._cache(resource).replace(decoded, listed["metadata"]["resourceVersion"])
-        if resource is MusterUser:
-            self._users_known = True
+        self._listed.add(resource)
 
     def deliver(self, plural: str, event: str | None, raw: Json) -> None:
         """Take a watch event: ADDED, MODIFIED, DELETED, or None for an object that is listed.
@@ -97,6 +106,7 @@ class ObjectsSeen:
             OffsetsTopic: self._topics,
             OffsetsPartition: self._partitions,
             MusterUser: self._users,
+            ConsumerGroup: self._groups,
         }
         return caches[resource]
 
@@ -134,13 +144,11 @@ class ObjectsSeen:
 
     def namespaces(self) -> frozenset[str]:
         """Those that have objects."""
-        caches: tuple[Cache[Any], ...] = (self._clusters, self._topics, self._partitions, self._users)
-        return frozenset(namespace for cache in caches for namespace, _ in cache.names())
+        return frozenset(namespace for each in RESOURCES for namespace, _ in self._cache(each).names())
 
     def keys(self) -> tuple[ClusterKey, ...]:
         """Every key that has objects."""
-        caches: tuple[Cache[Any], ...] = (self._clusters, self._topics, self._partitions, self._users)
-        values: list[Resource] = [value for cache in caches for value in cache.values()]
+        values: list[Resource] = [value for each in RESOURCES for value in self._cache(each).values()]
         # The empty name stands for partitions without a topic; a topic alone is no reason to look for them.
         return tuple(sorted({self._keys_of(value)[0] for value in values}))
 
@@ -151,7 +159,7 @@ class ObjectsSeen:
             case OffsetsTopic(metadata=meta):
                 # A topic that comes or goes changes who looks after its partitions.
                 return (ClusterKey(meta.namespace, value.spec.cluster_ref.name), ClusterKey(meta.namespace, ""))
-            case MusterUser(metadata=meta):
+            case MusterUser(metadata=meta) | ConsumerGroup(metadata=meta):
                 return (ClusterKey(meta.namespace, value.spec.cluster_ref.name),)
             case OffsetsPartition(metadata=meta):
                 topic = self._topics.get((meta.namespace, value.spec.topic_ref.name))
@@ -176,12 +184,15 @@ class ObjectsSeen:
         cluster = self._clusters.get((key.namespace, key.name))
         if cluster is not None and cluster.metadata.deletion_timestamp is not None:
             cluster = None
-        return ClusterRecords(cluster, tuple(topics), tuple(partitions), self._users_of(key))
+        return ClusterRecords(
+            cluster, tuple(topics), tuple(partitions), self._of(MusterUser, key), self._of(ConsumerGroup, key)
+        )
 
-    def _users_of(self, key: ClusterKey) -> tuple[MusterUser, ...] | None:
-        if not self._users_known:
+    def _of(self, resource: type[T], key: ClusterKey) -> tuple[T, ...] | None:
+        """By name; None: they could not be listed."""
+        if resource not in self._listed:
             return None
-        there = (each for each in self._users.indexed(tuple(key)) if each.metadata.deletion_timestamp is None)
+        there = (each for each in self._cache(resource).indexed(tuple(key)) if each.metadata.deletion_timestamp is None)
         return tuple(sorted(there, key=lambda each: each.metadata.name))
 
     def _orphans(self, namespace: str) -> tuple[OffsetsPartition, ...]:

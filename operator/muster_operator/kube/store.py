@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 from muster_operator.api.conditions import Condition, ConditionType, Reason, without_condition
 from muster_operator.api.models import (
+    ConsumerGroup,
+    ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
     MusterUser,
@@ -85,9 +87,10 @@ class KubeStore:
                     self._lacking[resource] = None
                     self.lacking.set()
                 # An operator that is newer than its definitions or rights leads partitions on, and takes no user away.
-                if resource is not MusterUser or not is_refused(error):
+                # It starts no move either.
+                if resource not in (MusterUser, ConsumerGroup) or not is_refused(error):
                     raise
-                log.warning("users_not_known", error=str(error))
+                log.warning("users_not_known" if resource is MusterUser else "groups_not_known", error=str(error))
         self.seen.tell_all()
 
     async def look_for_lacking(self) -> bool:
@@ -186,8 +189,18 @@ class KubeStore:
         self._dropped.note(status, await self._swap_status(MusterUser, seen, status))
         self._tell_people(MusterUser, seen, seen.status.conditions, status.conditions)
 
+    async def write_group_status(self, seen: ConsumerGroup, status: ConsumerGroupStatus) -> None:
+        """See the port."""
+        if self._dropped.is_in_vain(seen, status):
+            return
+        self._dropped.note(status, await self._swap_status(ConsumerGroup, seen, status))
+        self._tell_people(ConsumerGroup, seen, seen.status.conditions, status.conditions)
+
     async def _swap_status(
-        self, resource: type[T], seen: T, status: OffsetsPartitionStatus | OffsetsTopicStatus | MusterUserStatus
+        self,
+        resource: type[T],
+        seen: T,
+        status: OffsetsPartitionStatus | OffsetsTopicStatus | MusterUserStatus | ConsumerGroupStatus,
     ) -> T:
         """Replace the status under the resourceVersion that was seen. After a conflict the object is read anew, so that
         the next plan is made from what is there.

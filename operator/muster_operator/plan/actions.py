@@ -9,6 +9,8 @@ from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.users import AccessImage
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import (
+    ConsumerGroup,
+    ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
     MusterUser,
@@ -169,6 +171,21 @@ class WriteUserStatus:
     status: MusterUserStatus
 
 
+@dataclass(frozen=True, slots=True)
+class StartMoves:
+    """Ask this pod, which leads their partitions, to move groups here. `groups`: the id of each, and the generation of
+    what declares it."""
+
+    pod: str
+    groups: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteGroupStatus:
+    seen: ConsumerGroup
+    status: ConsumerGroupStatus
+
+
 Action = (
     RecordLeadership
     | Elect
@@ -186,4 +203,6 @@ Action = (
     | WriteTopicStatus
     | WriteClusterStatus
     | WriteUserStatus
+    | StartMoves
+    | WriteGroupStatus
 )

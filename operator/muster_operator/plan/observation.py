@@ -10,6 +10,7 @@ from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import (
+    ConsumerGroup,
     CoordinatorCluster,
     FailoverRecord,
     Layout,
@@ -18,6 +19,7 @@ from muster_operator.api.models import (
     OffsetsTopic,
 )
 from muster_operator.plan.access import AccessState
+from muster_operator.plan.group_facts import GroupFacts
 
 
 class CallKind(Enum):
@@ -26,6 +28,8 @@ class CallKind(Enum):
     ACCESS = "access"
     CREATE = "create"
     FENCE = "fence"
+    MOVE = "move"
+    MOVES = "moves"
     PUBLISH = "publish"
     REFRESH = "refresh"
     REMOVE = "remove"
@@ -163,6 +167,7 @@ class Observation:
     its clients. All "" if there is none.
     `users`: the MusterUsers (None: they cannot be read); `access`: what of them pods are to have (None: that is not
     known yet).
+    `groups`: the ConsumerGroups (None: they cannot be read); `group_facts`: what pods have said of each, by its id.
     """
 
     namespace: str
@@ -197,3 +202,5 @@ class Observation:
     gateway_bootstrap: str = ""
     users: tuple[MusterUser, ...] | None = ()
     access: AccessState | None = None
+    groups: tuple[ConsumerGroup, ...] | None = ()
+    group_facts: Mapping[str, GroupFacts] = field(default_factory=dict)

@@ -35,6 +35,7 @@ from muster_operator.plan.adopt import Found, read_logs
 from muster_operator.plan.cluster_facts import ClusterFacts, Tally
 from muster_operator.plan.decide import decide
 from muster_operator.plan.decision import Decision
+from muster_operator.plan.groups import start_moves, tell_groups
 from muster_operator.plan.hibernate import hibernate
 from muster_operator.plan.identity import Identity, identify, lost_layout, without_strangers
 from muster_operator.plan.metadata import publish
@@ -95,7 +96,8 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     actions = _plan(seen, time)
     if seen.cluster is not None and seen.cluster.spec.suspend:
         return actions
-    return (*actions, *give_access(seen), *tell_users(seen, time))
+    told: tuple[Action, ...] = (*tell_users(seen, time), *tell_groups(seen, time))
+    return (*actions, *give_access(seen), *start_moves(seen), *told)
 
 
 def _plan(seen: Observation, time: str) -> tuple[Action, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from muster_operator.plan.actions import Action
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.elect import elect
+from muster_operator.steps.groups import look_at_groups, start_moves, write_group_status
 from muster_operator.steps.metadata import publish_metadata
 from muster_operator.steps.partitions import create_partitions
 from muster_operator.steps.pods import ensure_pods, refresh, restart_pods
@@ -32,6 +33,8 @@ STEPS: tuple[Step, ...] = (
     elect,
     publish_metadata,
     give_access,
+    start_moves,
+    look_at_groups,
     show_partitions,
     record_reshard,
     set_fences,
@@ -45,4 +48,5 @@ STEPS: tuple[Step, ...] = (
     remove_replicas,
     write_status,
     write_user_status,
+    write_group_status,
 )

@@ -13,6 +13,7 @@ from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.phases import Phases
 from muster_operator.plan.actions import WritePartitionStatus
+from muster_operator.plan.group_facts import GroupMemory
 from muster_operator.plan.observation import CallKind, Observation
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey, Store
@@ -41,6 +42,7 @@ class Memory:
     attempts: Attempts
     failovers: Failovers
     phases: Phases
+    groups: GroupMemory = field(default_factory=GroupMemory)
     image: MetadataImage | None = None
     token: int = -1
     """Fencing token of the last calls; it only rises."""

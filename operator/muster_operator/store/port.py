@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from muster_operator.api.models import (
+    ConsumerGroup,
+    ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
     MusterUser,
@@ -58,8 +60,8 @@ def key_of(cluster: CoordinatorCluster) -> ClusterKey:
 class ClusterRecords:
     """The objects under one key.
 
-    `topics` oldest first, then by name; `partitions` those of `topics`, by topic and index; `users` by name (None: they
-    cannot be read, which is another thing than that there are none).
+    `topics` oldest first, then by name; `partitions` those of `topics`, by topic and index; `users` and
+    `groups` by name (None: they cannot be read, which is another thing than that there are none).
     Objects with a deletionTimestamp are left out. An object that does not decode is left out too; the store reports it
     on the object itself.
     """
@@ -68,6 +70,7 @@ class ClusterRecords:
     topics: tuple[OffsetsTopic, ...] = ()
     partitions: tuple[OffsetsPartition, ...] = ()
     users: tuple[MusterUser, ...] | None = ()
+    groups: tuple[ConsumerGroup, ...] | None = ()
 
 
 Notify = Callable[[ClusterKey], None]
@@ -115,3 +118,6 @@ class Store(Protocol):
 
     async def write_user_status(self, seen: MusterUser, status: MusterUserStatus) -> None:
         """Compare-and-swap the whole status. It shows what is in force. Raises as `record_leadership`."""
+
+    async def write_group_status(self, seen: ConsumerGroup, status: ConsumerGroupStatus) -> None:
+        """Compare-and-swap the whole status. It shows where the group is. Raises as `record_leadership`."""

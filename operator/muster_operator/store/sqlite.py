@@ -23,6 +23,8 @@ import msgspec
 
 from muster_operator.api.durations import format_time
 from muster_operator.api.models import (
+    ConsumerGroup,
+    ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
     MusterUser,
@@ -193,6 +195,9 @@ class SqliteStore:
     async def write_user_status(self, seen: MusterUser, status: MusterUserStatus) -> None:
         await self._swap_status(seen, status)
 
+    async def write_group_status(self, seen: ConsumerGroup, status: ConsumerGroupStatus) -> None:
+        await self._swap_status(seen, status)
+
     async def _swap_status(self, seen: _R, status: msgspec.Struct) -> _R:
         return await self._call(
             lambda keys: self._write_status(seen, status, seen.metadata.resource_version, keys), writes=True
@@ -281,7 +286,9 @@ class SqliteStore:
             )
         ]
         users = self._select(MusterUser, "namespace = ? AND parent = ?", namespace, name)
-        return ClusterRecords(clusters[0] if clusters else None, tuple(own), tuple(partitions), tuple(users))
+        groups = self._select(ConsumerGroup, "namespace = ? AND parent = ?", namespace, name)
+        cluster = clusters[0] if clusters else None
+        return ClusterRecords(cluster, tuple(own), tuple(partitions), tuple(users), tuple(groups))
 
     def _select(self, kind: type[_R], where: str, *values: str) -> list[_R]:
         rows = self._file.execute(
@@ -362,7 +369,7 @@ class SqliteStore:
         namespace = resource.metadata.namespace
         if isinstance(resource, CoordinatorCluster):
             return {ClusterKey(namespace, resource.metadata.name)}
-        if isinstance(resource, MusterUser):
+        if isinstance(resource, MusterUser | ConsumerGroup):
             return {ClusterKey(namespace, resource.spec.cluster_ref.name)}
         if isinstance(resource, OffsetsTopic):
             return {ClusterKey(namespace, resource.spec.cluster_ref.name), ClusterKey(namespace, "")}
@@ -391,7 +398,7 @@ class _Call(Generic[_T]):
 
 
 def _parent(resource: Resource) -> str:
-    if isinstance(resource, OffsetsTopic | MusterUser):
+    if isinstance(resource, OffsetsTopic | MusterUser | ConsumerGroup):
         return resource.spec.cluster_ref.name
     return resource.spec.topic_ref.name if isinstance(resource, OffsetsPartition) else ""
 

@@ -16,7 +16,9 @@ Json = dict[str, Any]
 Name = tuple[str, str, str]
 """Plural, namespace, name."""
 
-WITH_STATUS = frozenset({"coordinatorclusters", "offsetstopics", "offsetspartitions", "musterusers", "pods"})
+WITH_STATUS = frozenset(
+    {"coordinatorclusters", "offsetstopics", "offsetspartitions", "musterusers", "consumergroups", "pods"}
+)
 """Kinds whose status is written through `/status` alone."""
 
 

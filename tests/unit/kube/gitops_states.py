@@ -10,6 +10,9 @@ import msgspec
 from msgspec.structs import replace
 from tests.unit.operator.fakes import cluster
 from tests.unit.operator.model import Model, Operator
+from tests.unit.operator.test_groups import HERE, KNOWN, group
+from tests.unit.operator.test_groups import seen as observed_groups
+from tests.unit.operator.test_groups import written as written_groups
 from tests.unit.operator.test_users import user
 
 from muster_operator.api.conditions import Condition, Reason
@@ -26,6 +29,7 @@ from muster_operator.api.models import (
 )
 from muster_operator.plan.access import AccessState, access_of
 from muster_operator.plan.actions import WriteClusterStatus, WritePartitionStatus, WriteTopicStatus, WriteUserStatus
+from muster_operator.plan.group_facts import GroupFacts
 from muster_operator.plan.observation import Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.status import partition_status
@@ -141,6 +145,11 @@ def user_when(*, takes: bool = True, given: bool = True, access: AccessState | N
     return json_of(told(settled(), see)[MusterUser])
 
 
+def group_when(facts: GroupFacts, coordinator: str = "Muster", **seen: Any) -> Json:
+    declared = group("k-orders", coordinator)
+    return json_of(written_groups(observed_groups(declared, facts=facts, **seen))["k-orders"])
+
+
 def states() -> dict[str, tuple[Json, Health]]:
     """Object and health, by name of the state."""
     led = cluster_when()
@@ -235,6 +244,13 @@ def states() -> dict[str, tuple[Json, Health]]:
             "Degraded",
         ),
         "partition: was replaced": (partition_when(PartitionState.RETIRED, Reason.RETIRED), "Healthy"),
+        "group: is where it shall be": (group_when(HERE), "Healthy"),
+        "group: is to move, and something is in the way": (
+            group_when(with_fields(KNOWN, obstacles=("a transaction is open",))),
+            "Progressing",
+        ),
+        "group: its cluster is not there yet": (group_when(KNOWN, cluster=None), "Progressing"),
+        "group: cannot go back": (group_when(HERE, coordinator="Kafka"), "Degraded"),
         "user: is in force": (user_when(), "Healthy"),
         "user: is being given": (user_when(given=False), "Progressing"),
         "user: the cluster takes users from files": (user_when(takes=False), "Degraded"),

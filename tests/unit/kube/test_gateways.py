@@ -367,13 +367,14 @@ class Site:
         self.api.objects.handle("POST", f"{GROUPS['pods']}/namespaces/{NAMESPACE}/pods", {}, body)
         self.deliver()
 
-    def run_pods(self, ready: int, *, updated: int | None = None) -> None:
+    def run_pods(self, ready: int, *, updated: int | None = None, old: int = 0) -> None:
         found = self.found("deployments")
         assert found is not None
         status = {
             "observedGeneration": found["metadata"]["generation"],
             "readyReplicas": ready,
             "updatedReplicas": ready if updated is None else updated,
+            "replicas": (ready if updated is None else updated) + old,
         }
         self.put("deployments", status=status)
         self.deliver()
@@ -394,6 +395,10 @@ async def test_gateway_is_told_until_all_its_pods_of_the_declared_template_are_r
     site.run_pods(1)
     assert KEY in site.told
     assert site.state(subject) == GatewayState("1 of 2 gateway pods are ready", bootstrap="a-gateway.ns.svc:9092")
+    site.run_pods(2, old=1)
+    waiting = site.state(subject)
+    assert waiting is not None
+    assert waiting.waits == "1 gateway pods of an older template are still there"
     site.run_pods(2)
     assert site.state(subject) == GatewayState(bootstrap="a-gateway.ns.svc:9092")
     another = fronted({**UPSTREAM, "servedGroups": ["billing-"]})

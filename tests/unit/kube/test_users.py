@@ -16,7 +16,7 @@ from tests.unit.operator.storm_kube import NAMESPACE
 
 from muster_coordinator.security.scram import HASHES, credential_of, read_credential
 from muster_operator.api.conditions import Reason
-from muster_operator.api.models import CoordinatorCluster, MusterUser
+from muster_operator.api.models import ConsumerGroupStatus, CoordinatorCluster, MusterUser
 from muster_operator.kube import users as kube_users
 from muster_operator.kube.claims import LOOK_EVERY_S
 from muster_operator.kube.client import KubeClient
@@ -338,3 +338,27 @@ async def test_users_are_observed_by_their_cluster_and_unknown_while_they_may_no
     assert not store.lacking.is_set()
     assert [each.metadata.name for each in (await store.observe(key)).users or ()] == ["apple", "zebra"]
     assert await store.clusters() == (key,)
+
+
+async def test_operator_that_may_not_list_consumer_groups_goes_on_and_moves_none(site: Site) -> None:
+    class Listing(Broken):
+        async def list_all(self, path: str, *, label_selector: str = "") -> Any:
+            self._ask("GET", path)
+            return await super().list_all(path, label_selector=label_selector)
+
+    spec = {"clusterRef": {"name": "a"}, "group": "orders", "coordinator": "Muster"}
+    path = f"/apis/muster.dev/v1alpha1/namespaces/{NAMESPACE}/consumergroups"
+    site.api.objects.handle("POST", path, {}, {"metadata": {"name": "o"}, "spec": spec})
+    api = Listing(site.api.objects)
+    api.refused = "consumergroups"
+    store = KubeStore(api.as_client(), lambda _: 1)
+    await store.load()
+    key = ClusterKey(NAMESPACE, "a")
+    assert (await store.observe(key)).groups is None
+    assert (await store.observe(key)).users == ()
+    api.refused = ""
+    assert await store.look_for_lacking()
+    (found,) = (await store.observe(key)).groups or ()
+    await store.write_group_status(found, ConsumerGroupStatus(1, coordinator="Muster"))
+    (after,) = (await store.observe(key)).groups or ()
+    assert after.status.coordinator == "Muster"

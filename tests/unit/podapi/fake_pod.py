@@ -10,6 +10,7 @@ import itertools
 from collections.abc import AsyncGenerator
 
 import msgspec
+from tests.unit.podapi.fake_moves import FakeMoves
 from tests.unit.podapi.fake_net import FakeNet
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
@@ -56,6 +57,7 @@ class FakePod:
         self.net = net if net is not None else FakeNet()
         self.net.pods[name] = self
         self.lost_peers: tuple[str, ...] = ()
+        self.moves = FakeMoves()
         self.given: list[AccessImage] | None = None
         """Users and ACLs that were given; None: the pod takes none."""
         self.slow: set[int] = set()

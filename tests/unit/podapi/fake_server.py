@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from tests.unit.podapi.fake_pod import FakePod
 
+from muster_coordinator.podapi.moves import MoveRequest
 from muster_coordinator.podapi.server import body_of, build_app, json_answer
 from muster_coordinator.podapi.users import AccessRequest
 
@@ -34,7 +35,15 @@ async def start(pod: FakePod, address: str = "127.0.0.1:0") -> Server:
     async def give(request: web.Request) -> web.Response:
         return json_answer(pod.give_access(await body_of(request, AccessRequest)))
 
+    async def move(request: web.Request) -> web.Response:
+        return json_answer(pod.moves.move(await body_of(request, MoveRequest)))
+
+    async def moves(_request: web.Request) -> web.Response:
+        return json_answer(pod.moves.told())
+
     app.router.add_put("/v1/access", give)
+    app.router.add_post("/v1/moves", move)
+    app.router.add_get("/v1/moves", moves)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, host, int(port), reuse_address=True)

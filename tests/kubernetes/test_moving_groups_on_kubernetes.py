@@ -1,0 +1,137 @@
+"""Groups that move from Kafka pods to a cluster of pods by a ConsumerGroup, while their members consume.
+
+Clients of the test are on this machine: they reach Services by a route to the node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.kubernetes.test_gateway import PARTITIONS, READY_S, Fronted, commit, committed, kafka_image, route_to
+from tests.support.kube import install_operator, kubectl
+from tests.support.kube_kafka import KafkaPods
+from tests.support.muster_cluster import wait_until
+from tests.support.record_load import RecordLoad
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
+
+NAMESPACE, NAME = "muster-moving", "front"
+APPLIED = 100
+
+
+class Moving(Fronted):
+    """Groups that begin with k- can move, from when `movable` is declared."""
+
+    movable = False
+
+    def upstream(self) -> dict[str, Any]:
+        return {**super().upstream(), **({"movableGroups": ["k-"]} if self.movable else {})}
+
+    def declare_group(self, group: str, coordinator: str) -> None:
+        spec = {"clusterRef": {"name": self.name}, "group": group, "coordinator": coordinator}
+        body = {"apiVersion": "muster.dev/v1alpha1", "kind": "ConsumerGroup", "metadata": {"name": group}, "spec": spec}
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+    def group(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", "consumergroup", name, "-o", "json"))
+        return found
+
+    def wait_for_reason(self, name: str, reason: str) -> None:
+        """Of the Ready condition, about what is declared now."""
+
+        def holds() -> bool:
+            found = self.group(name)
+            ready = next(each for each in found["status"]["conditions"] if each["type"] == "Ready")
+            generation = found["metadata"]["generation"]
+            return (ready["reason"], ready.get("observedGeneration")) == (reason, generation)
+
+        wait_until(holds, f"{name} is {reason}", READY_S)
+
+    def summary(self) -> str:
+        groups = self.kubectl("get", "consumergroups", "-o", "yaml", check=False)
+        operator = kubectl("-n", "muster-system", "logs", "-l", "app.kubernetes.io/name=muster-operator", "--tail=60")
+        return "\n".join([super().summary(), groups, operator.stdout])
+
+
+@pytest.fixture(scope="module")
+def moving(custom_resources: None) -> Iterator[Moving]:
+    image = kafka_image()
+    install_operator()
+    kubectl("create", "namespace", NAMESPACE)
+    kafka = KafkaPods(NAMESPACE, image, PARTITIONS)
+    cluster = Moving(kafka, NAMESPACE, NAME)
+    try:
+        kafka.start(0)
+        kafka.create_topic("orders", [[0], [0]])
+        cluster.declare()
+        cluster.wait_ready(READY_S)
+        with route_to(cluster.gateway_bootstrap().rpartition(":")[0]):
+            yield cluster
+    finally:
+        print(cluster.summary())
+        kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def test_live_group_moves_when_pods_and_gateways_have_their_settings_and_loses_nothing(moving: Moving) -> None:
+    bootstrap = moving.gateway_bootstrap()
+    with RecordLoad(bootstrap, "orders", "k-orders") as load:
+        load.wait_received(100)
+        moving.declare_group("k-orders", "Muster")
+        moving.wait_for_reason("k-orders", "GroupNotMovable")
+        moving.movable = True
+        moving.declare()
+        moving.wait_for_reason("k-orders", "AtMuster")
+        load.goes_on(300)
+        status = moving.group("k-orders")["status"]
+    assert load.received() == load.acknowledged()
+    assert load.assignments == 1, "neither the pods and gateways that were replaced nor the move was a rebalance"
+    assert (status["coordinator"], status["lastMove"]["done"]) == ("Muster", True)
+    print("requests waited (ms):", status["lastMove"]["fencedMs"])
+    total = sum(committed_everywhere(moving, "k-orders"))
+    assert total == len(load.received()), "what was committed after the move is at Muster"
+    events = moving.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
+    assert "AtMuster" in events
+
+
+def committed_everywhere(moving: Moving, group: str) -> list[int]:
+    places = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+    admin = AdminClient({"bootstrap.servers": moving.gateway_bootstrap()})
+    asked = [ConsumerGroupTopicPartitions(group, places)]
+    answer = admin.list_consumer_group_offsets(asked, request_timeout=60)[group].result()
+    return [each.offset for each in answer.topic_partitions]
+
+
+def test_the_same_manifest_moves_once_and_its_deletion_changes_nothing(moving: Moving) -> None:
+    moving.declare_group("k-orders", "Muster")
+    moving.wait_for_reason("k-orders", "AtMuster")
+    before = moving.group("k-orders")["status"]
+    for _ in range(APPLIED):
+        moving.declare_group("k-orders", "Muster")
+    assert moving.group("k-orders")["status"] == before
+    moving.kubectl("delete", "consumergroup", "k-orders", "--timeout=30s")
+    moving.declare_group("k-orders", "Muster")
+    moving.wait_for_reason("k-orders", "AtMuster")
+    moving.declare_group("k-orders", "Kafka")
+    moving.wait_for_reason("k-orders", "NoWayBack")
+    moving.declare_group("k-orders", "Muster")
+    moving.wait_for_reason("k-orders", "AtMuster")
+
+
+def test_group_of_offsets_alone_moves_too_and_one_that_is_to_stay_stays(moving: Moving) -> None:
+    commit(moving.gateway_bootstrap(), "k-empty", 41)
+    commit(moving.gateway_bootstrap(), "k-stays", 43)
+    moving.declare_group("k-empty", "Muster")
+    moving.declare_group("k-stays", "Kafka")
+    moving.wait_for_reason("k-empty", "AtMuster")
+    moving.wait_for_reason("k-stays", "AtKafka")
+    commit(moving.gateway_bootstrap(), "k-empty", 44)
+    commit(moving.gateway_bootstrap(), "k-stays", 45)
+    at_kafka = AdminClient({"bootstrap.servers": moving.kafka.bootstrap})
+    assert (committed(at_kafka, "k-empty"), committed(at_kafka, "k-stays")) == (41, 45)
+    at_muster = AdminClient({"bootstrap.servers": moving.bootstrap()})
+    assert committed(at_muster, "k-empty") == 44
