@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from muster_cli.local.command import DATA_DIR
-from muster_cli.local.data_dir import DataDir
 from muster_cli.oncall.command import JSON
+from muster_cli.oncall.options import Where, where_options
+
+CLUSTER = click.option("--cluster", metavar="NAME", default="", show_default=False, help="If there are several.")
 
 
 @click.command("move")
 @click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
-@DATA_DIR
+@CLUSTER
+@where_options
 @click.option("--dry-run", is_flag=True, help="Say what stands in the way, and move nothing.")
 @click.option(
     "--timeout",
@@ -20,31 +24,50 @@ from muster_cli.oncall.command import JSON
     help="Seconds for each group: pods give a move up after a minute or so by themselves.",
 )
 @JSON
-def move_groups(groups: tuple[str, ...], data: DataDir, dry_run: bool, timeout: float, as_json: bool) -> None:
-    """Move live classic groups of the mirrored Kafka cluster to an instance of `muster local up`, one after the other.
+def move_groups(
+    groups: tuple[str, ...], cluster: str, dry_run: bool, timeout: float, as_json: bool, **options: Any
+) -> None:
+    """Move live classic groups of the mirrored Kafka cluster to Muster.
+
+    On Kubernetes each gets a ConsumerGroup with `coordinator: Muster`, or its own is changed, and the operator moves
+    it; --dry-run asks no pod there, only whether the cluster names the group as movable. With --local the pods of
+    `muster local up` move them, one after the other.
 
     Members, generation, assignment and offsets stay, and nobody rebalances. What is in doubt stays at Kafka. Groups
     that are at Muster already are passed over, so the same command goes on where it was interrupted.
 
-    Exit codes: 0 all are at Muster (--dry-run: nothing stands in the way), 1 some are not, 2 wrong usage, 130
-    interrupted: a move that was begun goes on.
+    Exit codes: 0 all are at Muster (--dry-run: nothing stands in the way), 1 some are not, 2 wrong usage or not to be
+    reached, 130 interrupted: a move that was begun goes on, and what is declared stays.
     """
+    where = Where.of(options)
+    if where.embedded is None:
+        from muster_cli.moving.on_kubernetes import run_declared_move
+
+        raise SystemExit(run_declared_move(where, cluster, groups, timeout, dry_run=dry_run, as_json=as_json))
     from muster_cli.moving.run import run_move
 
-    raise SystemExit(run_move(data, groups, dry_run=dry_run, timeout_s=timeout, as_json=as_json))
+    raise SystemExit(run_move(where.embedded, groups, dry_run=dry_run, timeout_s=timeout, as_json=as_json))
 
 
 @click.command("moves")
-@DATA_DIR
+@CLUSTER
+@where_options
 @JSON
-def moves(data: DataDir, as_json: bool) -> None:
-    """Show the groups that have moved to an instance of `muster local up`, and moves of now and lately.
+def moves(cluster: str, as_json: bool, **options: Any) -> None:
+    """Show where groups are, and what becomes of their moves: ConsumerGroups of a cluster on Kubernetes.
 
-    Offsets of groups that have moved are written to Kafka every few seconds: "not at Kafka yet" is what a cluster
-    without Muster would not know.
+    With --local the groups that have moved to an instance of `muster local up`, and moves of now and lately. Offsets of
+    groups that have moved are written to Kafka every few seconds: "not at Kafka yet" is what a cluster without Muster
+    would not know.
 
-    Exit code 1 when nothing runs there, or nothing can move.
+    Exit code 1 when nothing runs there, or nothing can move; 2 when it is not to be reached.
     """
+    where = Where.of(options)
+    if where.embedded is None:
+        from muster_cli.moving.on_kubernetes import run_declared_moves
+
+        run_declared_moves(where, cluster, as_json=as_json)
+        return
     from muster_cli.moving.run import run_moves
 
-    run_moves(data, as_json=as_json)
+    run_moves(where.embedded, as_json=as_json)

@@ -59,7 +59,7 @@ def run_move(data: DataDir, groups: Sequence[str], *, dry_run: bool, timeout_s: 
             for group in groups:
                 outcomes.append(await move_group(pods, group, dry_run=dry_run, timeout_s=timeout_s))
                 if not as_json:
-                    _say(outcomes[-1])
+                    say_outcome(outcomes[-1])
             return outcomes
 
     try:
@@ -161,7 +161,7 @@ async def _is_at_muster(pods: Pods, group: str) -> bool:
     return any(each.group == group and each.at_muster for each in routes)
 
 
-def _say(outcome: GroupOutcome) -> None:
+def say_outcome(outcome: GroupOutcome) -> None:
     waited = f", its requests waited {outcome.fenced_ms} ms" if outcome.fenced_ms else ""
     click.echo(f"{outcome.group}: {outcome.outcome}{waited}")
     for reason in outcome.reasons:

@@ -47,7 +47,7 @@ class GroupMemory:
 
     def __init__(self) -> None:
         self._routes: dict[str, tuple[int, bool]] = {}
-        """Epoch and side: the highest epoch counts, whoever said it and when."""
+        """Epoch and side: the highest epoch counts, also if another pod said it later."""
         self._moves: dict[str, dict[str, MoveStatus]] = {}
         """By pod and group: the last one that it shows."""
         self._attempts: dict[str, _Attempts] = {}
@@ -78,7 +78,8 @@ class GroupMemory:
         self._attempts = {group: each for group, each in self._attempts.items() if group in declared}
 
     def view(self, generations: Mapping[str, int], leaders: Mapping[str, str], now_s: float) -> dict[str, GroupFacts]:
-        """Of groups: the generation of what declares each, and the pod that leads its partition, if there is one."""
+        """What is known of these groups. `generations`: of what declares each. `leaders`: the pods that lead their
+        partitions, as far as there are any."""
         return {group: self._facts(group, each, leaders.get(group, ""), now_s) for group, each in generations.items()}
 
     def _facts(self, group: str, generation: int, leader: str, now_s: float) -> GroupFacts:

@@ -22,7 +22,7 @@ SHOWN = 1_000
 
 
 def leaders_of_groups(seen: Observation) -> dict[str, str]:
-    """Of each declared group the pod that leads its partition; groups without one are left out."""
+    """The pod that leads its partition, by id of each declared group; groups without one are left out."""
     topic = _topic_of_groups(seen)
     if topic is None or not seen.groups:
         return {}

@@ -78,8 +78,12 @@ async def test_who_may_view_and_operate_may_do_all_that_the_commands_ask_for(tmp
     assert {(plural, {"GET": "get", "PATCH": "patch"}[method]) for plural, method in asked} <= allowed
 
 
-def test_operate_patches_and_replaces_pods_and_makes_and_deletes_nothing_of_ours() -> None:
+def test_operate_patches_and_replaces_pods_makes_consumer_groups_alone_and_deletes_nothing_of_ours() -> None:
     assert ("offsetspartitions", "patch") in verbs("muster-operate")
     assert ("pods", "delete") in verbs("muster-operate")
     of_ours = {verb for group, _, verb, _ in rights("muster-operate") if group == "muster.dev"}
-    assert of_ours == {"get", "patch", "update"}
+    assert of_ours == {"get", "patch", "update", "create"}
+    assert {resource for _, resource, verb, _ in rights("muster-operate") if verb == "create"} == {
+        "consumergroups",
+        "pods/eviction",
+    }

@@ -1,0 +1,194 @@
+"""Moves on Kubernetes: ConsumerGroups say where groups shall be, and the operator has them moved."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from muster_cli.drive.carry_out import MANAGER
+from muster_cli.errors import CliError, CliUsageError
+from muster_cli.moving.run import GroupOutcome, Outcome
+from muster_cli.oncall.kubernetes import KubernetesReader
+from muster_cli.oncall.seen import Seen
+from muster_operator.api.conditions import ConditionType, Reason, condition_status, find_condition
+from muster_operator.api.consumer_group import MUSTER
+from muster_operator.api.models import ConsumerGroup, ConsumerGroupStatus, CoordinatorCluster
+from muster_operator.kube.objects import API_VERSION, collection_path, decode, object_path
+from muster_operator.store.port import StoreError
+
+LOOK_S = 0.5
+"""Seconds from one look at the status to the next one."""
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?")
+"""What Kubernetes takes as the name of an object."""
+
+
+class DeclaredGroup(msgspec.Struct, frozen=True, rename="camel"):
+    """What `--json` prints of a ConsumerGroup. Its names stay compatible. `now`: "" while nobody has said."""
+
+    name: str
+    group: str
+    wanted: str
+    now: str
+    reason: str
+    message: str
+    fenced_ms: int
+
+
+async def the_cluster(reader: KubernetesReader) -> CoordinatorCluster:
+    """Raises Unreachable, CliUsageError."""
+    seen: tuple[Seen, ...] = await reader.look()
+    if len(seen) != 1:
+        names = ", ".join(each.cluster.metadata.name for each in seen) or "none"
+        raise CliUsageError(f"name the cluster by --cluster; there are: {names}")
+    return seen[0].cluster
+
+
+async def declared_groups(reader: KubernetesReader, cluster: CoordinatorCluster) -> list[ConsumerGroup]:
+    """Those of the cluster. Raises CliError."""
+    meta = cluster.metadata
+    return [each for each in await _all_of(reader, meta.namespace) if each.spec.cluster_ref.name == meta.name]
+
+
+def shown(groups: Sequence[ConsumerGroup]) -> list[DeclaredGroup]:
+    found = []
+    for each in groups:
+        ready = find_condition(each.status.conditions, ConditionType.READY)
+        last = each.status.last_move
+        found.append(
+            DeclaredGroup(
+                each.metadata.name,
+                each.spec.group,
+                each.spec.coordinator,
+                each.status.coordinator,
+                ready.reason if ready is not None else "",
+                ready.message if ready is not None else "",
+                last.fenced_ms if last is not None else 0,
+            )
+        )
+    return found
+
+
+async def move_declared(
+    reader: KubernetesReader,
+    cluster: CoordinatorCluster,
+    groups: Sequence[str],
+    timeout_s: float,
+    say: Callable[[GroupOutcome], None],
+    *,
+    dry_run: bool,
+) -> list[GroupOutcome]:
+    """Declare all, then follow each. Raises CliError."""
+    if dry_run:
+        outcomes = [_foreseen(cluster, group) for group in groups]
+        for each in outcomes:
+            say(each)
+        return outcomes
+    already = {
+        each.spec.group
+        for each in await declared_groups(reader, cluster)
+        if each.spec.coordinator == MUSTER and _is_there(each)
+    }
+    for group in groups:
+        await _declare(reader, cluster, group)
+    outcomes = []
+    for group in groups:
+        outcome = await _followed(reader, cluster, group, timeout_s)
+        if group in already:
+            outcome = GroupOutcome(group, Outcome.ALREADY)
+        say(outcome)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _foreseen(cluster: CoordinatorCluster, group: str) -> GroupOutcome:
+    """What the declaration of the cluster alone says."""
+    upstream = cluster.spec.upstream
+    prefixes = upstream.movable_groups if upstream is not None else ()
+    served = upstream.served_groups if upstream is not None else ("*",)
+    if "*" in served or group.startswith(served):
+        return GroupOutcome(group, Outcome.ALREADY)
+    if "*" in prefixes or group.startswith(prefixes):
+        return GroupOutcome(group, Outcome.READY)
+    reason = f"spec.upstream.movableGroups of CoordinatorCluster {cluster.metadata.name} does not name it"
+    return GroupOutcome(group, Outcome.STAYS, (reason,))
+
+
+async def _all_of(reader: KubernetesReader, namespace: str) -> list[ConsumerGroup]:
+    try:
+        raw = await reader.listed(collection_path(ConsumerGroup, namespace))
+        return [decode(ConsumerGroup, each) for each in raw]
+    except (StoreError, msgspec.ValidationError) as error:
+        raise CliError(f"ConsumerGroups cannot be read: {error}") from None
+
+
+async def _declare(reader: KubernetesReader, cluster: CoordinatorCluster, group: str) -> None:
+    """Raises CliError."""
+    meta, there = cluster.metadata, await _all_of(reader, cluster.metadata.namespace)
+    spec: dict[str, Any] = {"clusterRef": {"name": meta.name}, "group": group, "coordinator": MUSTER}
+    present = _oldest(each for each in there if (each.spec.cluster_ref.name, each.spec.group) == (meta.name, group))
+    try:
+        if present is not None:
+            path = object_path(ConsumerGroup, meta.namespace, present.metadata.name)
+            await reader.client.merge(path, {"spec": {"coordinator": MUSTER}}, manager=MANAGER)
+            return
+        name = _name_of(group, meta.name, {each.metadata.name for each in there})
+        body = {"apiVersion": API_VERSION, "kind": ConsumerGroup.__name__, "metadata": {"name": name}, "spec": spec}
+        await reader.client.create(collection_path(ConsumerGroup, meta.namespace), body)
+    except StoreError as error:
+        raise CliError(f"the ConsumerGroup of {group} was not declared: {error}") from None
+
+
+def _name_of(group: str, cluster: str, taken: set[str]) -> str:
+    """Its own name, if it can be one and is free."""
+    if NAME.fullmatch(group) and group not in taken:
+        return group
+    slug = re.sub(r"[^a-z0-9]+", "-", group.lower()).strip("-")[:200] or "group"
+    return f"{slug}-{hashlib.sha256(f'{cluster}/{group}'.encode()).hexdigest()[:8]}"
+
+
+async def _followed(
+    reader: KubernetesReader, cluster: CoordinatorCluster, group: str, timeout_s: float
+) -> GroupOutcome:
+    last = GroupOutcome(group, Outcome.UNKNOWN, ("the operator has not looked at it yet",))
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                present = _oldest(each for each in await declared_groups(reader, cluster) if each.spec.group == group)
+                if present is None:
+                    return GroupOutcome(group, Outcome.UNKNOWN, ("somebody has deleted its ConsumerGroup",))
+                if _is_seen(present):
+                    last = _outcome(present)
+                    if _is_there(present) or condition_status(present.status.conditions, "Stalled") == "True":
+                        return last
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        return last
+
+
+def _oldest(groups: Any) -> ConsumerGroup | None:
+    """The one that counts."""
+    return min(groups, key=lambda each: (each.metadata.creation_timestamp, each.metadata.name), default=None)
+
+
+def _is_seen(group: ConsumerGroup) -> bool:
+    """The operator has said something of what is declared now."""
+    return group.status.observed_generation == group.metadata.generation
+
+
+def _is_there(group: ConsumerGroup) -> bool:
+    return _is_seen(group) and condition_status(group.status.conditions, ConditionType.READY) == "True"
+
+
+def _outcome(group: ConsumerGroup) -> GroupOutcome:
+    status: ConsumerGroupStatus = group.status
+    ready = find_condition(status.conditions, ConditionType.READY)
+    fenced_ms = status.last_move.fenced_ms if status.last_move is not None else 0
+    if _is_there(group):
+        return GroupOutcome(group.spec.group, Outcome.MOVED, fenced_ms=fenced_ms)
+    said = f"{ready.reason}: {ready.message}" if ready is not None else Reason.NOT_SEEN
+    return GroupOutcome(group.spec.group, Outcome.STAYS, (said,), fenced_ms)
