@@ -8,7 +8,7 @@ __all__ = ["Injected"]
 
 
 class Injected(StrEnum):
-    """Source: what replication must stand; docs/replication.md, "Simulation"."""
+    """Source: what replication must stand; docs/simulation.md."""
 
     CRASH = "crash of a process"
     CRASH_BETWEEN_EFFECTS = "crash between two effects of the core"

@@ -195,7 +195,7 @@ def draw_options(seed: int) -> Options:
         )
     if options.disk_ms_max > 10:  # a replica that lags is sent one chunk for each of its writes, and must catch up
         options = replace(options, append_bytes_max=max(options.append_bytes_max, 1_000))
-    if options.disaster:  # a cleaned log that lost its end is no prefix of any log: see docs/replication.md
+    if options.disaster:  # a cleaned log that lost its end is no prefix of any log: see docs/simulation.md
         options = replace(options, clean_every_ms=0)
     if options.partitions > 1:
         options = replace(options, safety_ms=min(options.safety_ms, 3_000), groups=min(options.groups, 3))

@@ -1,6 +1,6 @@
 """Planted faults, which default seeds must catch, each within a number of seeds that it states: `FAULTS`, by name.
 
-`HARMLESS`: what is not in there, and why it cannot bite. docs/replication.md shows both (`table`).
+`HARMLESS`: what is not in there, and why it cannot bite. docs/planted-faults.md shows both (`table`).
 """
 
 from __future__ import annotations
