@@ -120,9 +120,18 @@ class Certificates:
         except (StoreError, OSError, ValueError, TlsError) as error:
             if known is None or known.trouble != str(error):
                 log.warning("certificates_not_kept", key=str(key), error=str(error))
-            looked = replace(looked, trouble=str(error))
+            looked = replace(looked, trouble=str(error), end=self._end_of_stored(key) or looked.end)
         self._known[key] = looked
         return before != (self.trouble(key), self.end(key), self.tls(key))
+
+    def _end_of_stored(self, key: ClusterKey) -> float:
+        """When the first certificate of the record that was read last ends; 0: there is none, or it is damaged."""
+        _, secret = self._secrets.get(key.namespace, (0.0, None))
+        try:
+            record = _decoded(secret, key)
+        except ValueError:
+            return 0.0
+        return 0.0 if record is None else record.end.timestamp()
 
     async def drifted(self, is_there: Callable[[ClusterKey], bool]) -> set[ClusterKey]:
         """The clusters, of those that are there, of which somebody has deleted or changed a Secret. Each is told of

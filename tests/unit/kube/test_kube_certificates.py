@@ -36,12 +36,12 @@ RECORD = f"{SECRETS}/{RECORDS}"
 
 
 class Broken(StormApi):
-    """Refuses what is `refused`, as a part of the path."""
+    """Refuses what is `refused`, as a part of the method and the path."""
 
     refused = ""
 
     def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
-        if self.refused and self.refused in path:
+        if self.refused and self.refused in f"{method} {path}":
             raise KubeError(403, f"{method} {path}: 403 forbidden")
         return super()._ask(method, path, body)
 
@@ -209,6 +209,18 @@ async def test_what_cannot_be_renewed_stays_in_force_and_is_told(site: Site) -> 
     assert await certificates.keep(cluster())
     assert certificates.trouble(KEY) == ""
     assert site.secret("a-pod-tls") != before
+
+
+async def test_operator_that_starts_and_cannot_renew_tells_when_ends_what_is_in_force(site: Site) -> None:
+    """Else the alert on certificates that are not renewed would go out with its restart."""
+    first = site.operator()
+    await first.keep(cluster())
+    site.later(LEAF_LIFETIME / 2)
+    site.api.refused = f"PUT {RECORD}"
+    another = site.operator()
+    await another.keep(cluster())
+    assert "403 forbidden" in another.trouble(KEY)
+    assert another.end(KEY) == first.end(KEY) > 0
 
 
 async def test_a_damaged_record_is_no_reason_for_another_ca(site: Site) -> None:
