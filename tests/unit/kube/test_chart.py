@@ -189,6 +189,31 @@ def test_pod_monitors_select_pods_and_ports_that_there_are() -> None:
 
 
 @needs_helm
+def test_chart_has_the_pages_of_config_where_they_are_asked_for() -> None:
+    """Its rights are those of a viewer, its door is the Secret, and it shows the clusters that the operator has."""
+    assert not [name for _, name in helm_template() if name == "muster-ui"]
+    base = objects((REPOSITORY / "config" / "ui" / "ui.yaml").read_text())
+    rendered = helm_template("--set", "ui.enabled=true,ui.arguments={--lag-from=kafka:9092}")
+    pod, asked = (each["Deployment", "muster-ui"]["spec"]["template"]["spec"] for each in (base, rendered))
+    (container,), (asked_container,) = pod.pop("containers"), asked.pop("containers")
+    assert asked == pod
+    assert asked_container.pop("image") == "docker.io/library/muster:local"
+    command, *arguments = asked_container.pop("args")
+    assert {command, *arguments} == {*container.pop("args"), "--all-namespaces", "--lag-from=kafka:9092"}
+    del container["image"]
+    assert asked_container == container
+    assert rendered["Service", "muster-ui"]["spec"] == base["Service", "muster-ui"]["spec"]
+    assert rendered["ClusterRoleBinding", "muster-ui"]["roleRef"]["name"] == "muster-view"
+    assert _ports(rendered["NetworkPolicy", "muster-ui"]["spec"]["ingress"][0]) == [9650]
+    one = helm_template("--set", "ui.enabled=true,operator.watchNamespace=teams,ui.image=mine/muster-pipeline:1")
+    assert one["RoleBinding", "muster-ui"]["metadata"]["namespace"] == "teams"
+    assert ("ClusterRoleBinding", "muster-ui") not in one
+    (container,) = one["Deployment", "muster-ui"]["spec"]["template"]["spec"]["containers"]
+    assert "--namespace=teams" in container["args"]
+    assert container["image"] == "mine/muster-pipeline:1"
+
+
+@needs_helm
 def test_image_is_pinned_by_its_digest() -> None:
     digest = "sha256:" + "0" * 64
     rendered = helm_template("--set", f"image.digest={digest},image.repository=registry/muster")
