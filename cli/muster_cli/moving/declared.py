@@ -28,7 +28,8 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?")
 
 
 class DeclaredGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """What `--json` prints of a ConsumerGroup. Its names stay compatible. `now`: "" while nobody has said."""
+    """What `--json` prints of a ConsumerGroup. Its names stay compatible. `now`: "" while nobody has said.
+    `written_back`: whether Kafka gets its offsets (None: nobody says so), else `write_problem` has the reason."""
 
     name: str
     group: str
@@ -37,6 +38,8 @@ class DeclaredGroup(msgspec.Struct, frozen=True, rename="camel"):
     reason: str
     message: str
     fenced_ms: int
+    written_back: bool | None
+    write_problem: str
 
 
 async def the_cluster(reader: KubernetesReader) -> CoordinatorCluster:
@@ -58,6 +61,7 @@ def shown(groups: Sequence[ConsumerGroup]) -> list[DeclaredGroup]:
     found = []
     for each in groups:
         ready = find_condition(each.status.conditions, ConditionType.READY)
+        written = find_condition(each.status.conditions, ConditionType.WRITTEN_BACK)
         last = each.status.last_move
         found.append(
             DeclaredGroup(
@@ -68,6 +72,8 @@ def shown(groups: Sequence[ConsumerGroup]) -> list[DeclaredGroup]:
                 ready.reason if ready is not None else "",
                 ready.message if ready is not None else "",
                 last.fenced_ms if last is not None else 0,
+                None if written is None else written.status == "True",
+                written.message if written is not None and written.status != "True" else "",
             )
         )
     return found

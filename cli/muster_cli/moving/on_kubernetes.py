@@ -49,10 +49,14 @@ def run_declared_moves(where: Where, cluster: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode({"groups": groups}))
         return
-    columns = ("group", "wanted", "now", "state", "fenced ms", "message")
+    columns = ("group", "wanted", "now", "state", "fenced ms", "written back", "message")
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for each in groups:
-        table.add_row(each.group, each.wanted, each.now or "-", each.reason or "-", str(each.fenced_ms), each.message)
+        written = "-" if each.written_back is None else "yes" if each.written_back else "no"
+        message = each.write_problem or each.message
+        table.add_row(
+            each.group, each.wanted, each.now or "-", each.reason or "-", str(each.fenced_ms), written, message
+        )
     Console(highlight=False).print(table)
 
 

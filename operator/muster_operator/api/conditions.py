@@ -6,7 +6,8 @@ says what a pod has found in its log, also if no client notices because another 
 partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; `CrdOutdated`;
 `CertificatesDue`, which says why certificates cannot be renewed; `ClientsShareUser`, which says that clients of a
 gateway are one user here; and `Bypassed`, which names clients that use this cluster's groups at the upstream. A cluster
-and a topic always have `FullyReplicated`, and a cluster with an upstream has `Mirrored`.
+and a topic always have `FullyReplicated`, and a cluster with an upstream has `Mirrored`. A
+group that has moved here has `WrittenBack`, which says whether Kafka gets its offsets.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class ConditionType(StrEnum):
     MIRRORED = "Mirrored"
     CLIENTS_SHARE_USER = "ClientsShareUser"
     BYPASSED = "Bypassed"
+    WRITTEN_BACK = "WrittenBack"
     REBALANCING = "Rebalancing"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
@@ -129,6 +131,10 @@ class Reason(StrEnum):
     """The group is at this cluster, and cannot go to Kafka."""
     GROUP_DECLARED_TWICE = "GroupDeclaredTwice"
     """An older ConsumerGroup of the cluster has the same group."""
+    OFFSETS_WRITTEN = "OffsetsWritten"
+    """Kafka gets the offsets of the group every few seconds, so that a cluster without Muster can start from them."""
+    OFFSETS_NOT_WRITTEN = "OffsetsNotWritten"
+    """Kafka does not get the offsets of the group now; the message says why. Its clients notice nothing."""
     GROWING_VOLUMES = "GrowingVolumes"
     """Volumes get the declared size; the storage system, or a file system, is not there yet. Pods serve on."""
     GROWTH_REFUSED = "GrowthRefused"

@@ -20,13 +20,15 @@ DOUBLINGS = 5
 class GroupFacts:
     """`is_known`: the pod that leads its partition has told of its groups. `at_muster`: the group's route leads here.
     `move`: that of the group which is under way at its leader or ended there last. `obstacles`: what stood in the way
-    when the leader was asked last. `is_due`: it may be asked again."""
+    when the leader was asked last. `is_due`: it may be asked again. `write_problem`: why Kafka does not get the offsets
+    of a group that is here ("": it gets them; None: none are written, or it is not known)."""
 
     is_known: bool = False
     at_muster: bool = False
     move: MoveStatus | None = None
     obstacles: tuple[str, ...] = ()
     is_due: bool = True
+    write_problem: str | None = None
 
     @property
     def is_moving(self) -> bool:
@@ -50,12 +52,19 @@ class GroupMemory:
         """Epoch and side: the highest epoch counts, also if another pod said it later."""
         self._moves: dict[str, dict[str, MoveStatus]] = {}
         """By pod and group: the last one that it shows."""
+        self._problems: dict[str, dict[str, str]] = {}
+        """By pod and group: why Kafka does not get offsets; "": it gets them."""
         self._attempts: dict[str, _Attempts] = {}
 
     def said(self, pod: str, answer: MovesAnswer, declared: Iterable[str]) -> None:
         """The pod has told of its moves and of the groups whose partitions it leads."""
         wanted = frozenset(declared)
         self._moves[pod] = {each.group: each for each in answer.moves if each.group in wanted}
+        self._problems[pod] = {
+            each.group: each.write_problem
+            for each in answer.routes
+            if each.at_muster and (each.write_problem or each.unwritten_ms >= 0)
+        }
         for route in answer.routes:
             if route.group in wanted and route.epoch > self._routes.get(route.group, (-1, False))[0]:
                 self._routes[route.group] = (route.epoch, route.at_muster)
@@ -74,6 +83,7 @@ class GroupMemory:
         """All but these."""
         there, declared = frozenset(pods), frozenset(groups)
         self._moves = {pod: moves for pod, moves in self._moves.items() if pod in there}
+        self._problems = {pod: problems for pod, problems in self._problems.items() if pod in there}
         self._routes = {group: route for group, route in self._routes.items() if group in declared}
         self._attempts = {group: each for group, each in self._attempts.items() if group in declared}
 
@@ -88,4 +98,6 @@ class GroupMemory:
             attempts = _Attempts(generation)
         _, at_muster = self._routes.get(group, (-1, False))
         move = self._moves.get(leader, {}).get(group)
-        return GroupFacts(leader in self._moves, at_muster, move, attempts.obstacles, now_s >= attempts.due_s)
+        problem = self._problems.get(leader, {}).get(group)
+        is_due = now_s >= attempts.due_s
+        return GroupFacts(leader in self._moves, at_muster, move, attempts.obstacles, is_due, problem)

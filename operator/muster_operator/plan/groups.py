@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from muster_coordinator.records.partitioner import partition_for
-from muster_operator.api.conditions import Reason
+from muster_operator.api.conditions import Condition, ConditionType, Reason, without_condition
 from muster_operator.api.consumer_group import KAFKA, MUSTER, GroupMove
 from muster_operator.api.models import ConsumerGroup, CoordinatorCluster, OffsetsTopic
 from muster_operator.plan.actions import StartMoves, WriteGroupStatus
 from muster_operator.plan.group_facts import GIVEN_UP, MOVED, GroupFacts
 from muster_operator.plan.observation import CallKind, Observation
-from muster_operator.plan.verdict import Verdict, conditions_of
+from muster_operator.plan.verdict import Verdict, conditions_of, flag
 
 AT_ONCE = 5
 """Groups of a cluster that move at the same time."""
@@ -80,7 +80,12 @@ def tell_groups(seen: Observation, time: str) -> Iterator[WriteGroupStatus]:
         after = replace(
             status,
             observed_generation=group.metadata.generation,
-            conditions=conditions_of(status.conditions, verdict, group.metadata.generation, time),
+            conditions=_with_write_back(
+                conditions_of(status.conditions, verdict, group.metadata.generation, time),
+                facts if counts else GroupFacts(),
+                group.metadata.generation,
+                time,
+            ),
             coordinator=side or status.coordinator,
             partition=_partition(topic, group) if topic is not None else status.partition,
             step=move.step if move is not None and facts.is_moving else "",
@@ -178,6 +183,19 @@ def _on_the_way(seen: Observation, cluster: CoordinatorCluster, facts: GroupFact
         text = f"it stays at Kafka: {move.reason[:SHOWN]}. It is tried again by itself"
         return Verdict(Reason.MOVE_GIVEN_UP, text, reconciling=True)
     return Verdict(Reason.MOVE_WAITS, "the pod that leads its partition has not said how far it is", reconciling=True)
+
+
+def _with_write_back(
+    conditions: tuple[Condition, ...], facts: GroupFacts, generation: int, time: str
+) -> tuple[Condition, ...]:
+    """What was said stays while nobody says anything else; a group that is not here has nothing to be written."""
+    if not facts.at_muster:
+        return without_condition(conditions, ConditionType.WRITTEN_BACK)
+    if facts.write_problem is None:
+        return conditions
+    reason = Reason.OFFSETS_NOT_WRITTEN if facts.write_problem else Reason.OFFSETS_WRITTEN
+    text = facts.write_problem[:SHOWN] or "Kafka gets its offsets; the last seconds would be lost with all pods"
+    return flag(conditions, ConditionType.WRITTEN_BACK, not facts.write_problem, reason, text, generation, time)
 
 
 def _last_move(group: ConsumerGroup, facts: GroupFacts, time: str) -> GroupMove | None:

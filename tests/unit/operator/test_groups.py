@@ -223,6 +223,21 @@ def test_of_two_resources_of_one_group_the_older_counts_and_the_other_is_told() 
     )
 
 
+def test_whether_kafka_gets_the_offsets_is_told_of_a_group_that_is_here_alone() -> None:
+    def told(facts: GroupFacts, of: ConsumerGroup) -> tuple[str, str] | None:
+        found = condition(written(seen(of, facts=facts))["k-orders"], ConditionType.WRITTEN_BACK)
+        return (found.status, found.reason) if found is not None else None
+
+    declared = group("k-orders")
+    assert told(HERE, declared) is None
+    refused = with_fields(HERE, write_problem="it has members there")
+    assert told(refused, declared) == ("False", Reason.OFFSETS_NOT_WRITTEN)
+    after = written(seen(declared, facts=refused))["k-orders"]
+    assert told(HERE, after) == ("False", Reason.OFFSETS_NOT_WRITTEN), "the pod has just begun to lead"
+    assert told(with_fields(HERE, write_problem=""), after) == ("True", Reason.OFFSETS_WRITTEN)
+    assert told(KNOWN, after) is None
+
+
 # -- what is remembered -----------------------------------------------------------------------------------------------
 
 
@@ -252,6 +267,19 @@ def test_move_is_that_of_the_pod_that_leads_now() -> None:
     assert facts_of(memory).is_moving
     memory.forget(["c-1"], ["g"])
     assert not facts_of(memory).is_known, "the pod is away"
+
+
+def test_problem_with_writing_to_kafka_is_that_of_the_pod_that_leads_now() -> None:
+    memory = GroupMemory()
+    wrong = RoutedGroup("g", 0, 1, at_muster=True, write_problem="it has members there")
+    memory.said("c-1", MovesAnswer((), (wrong,)), ["g"])
+    assert facts_of(memory).write_problem is None
+    memory.said("c-0", MovesAnswer((), (wrong,)), ["g"])
+    assert facts_of(memory).write_problem == "it has members there"
+    memory.said("c-0", MovesAnswer((), (RoutedGroup("g", 0, 1, at_muster=True, unwritten_ms=90),)), ["g"])
+    assert facts_of(memory).write_problem == ""
+    memory.said("c-0", route(1, at_muster=True), ["g"])
+    assert facts_of(memory).write_problem is None, "none are written"
 
 
 def test_attempts_come_later_each_time_and_a_changed_declaration_at_once() -> None:

@@ -42,6 +42,7 @@ def tell(kubernetes: FakeKubernetes, raw: Json, ready: str, reason: str, message
     last = {"to": "Muster", "done": True, "time": "2026-01-01T00:00:00Z", "fencedMs": 230}
     status: Json = {"observedGeneration": meta.get("generation", 1), "conditions": conditions}
     if ready == "True":
+        conditions.append({**said, "type": "WrittenBack", "status": "False", "message": "it has members there"})
         status |= {"coordinator": raw["spec"]["coordinator"], "lastMove": last}
     body = {"metadata": {}, "status": status}
     assert kubernetes.objects.handle("PUT", f"{API}/{PLURAL}/{meta['name']}/status", {}, body).code == 200
@@ -91,8 +92,9 @@ async def test_groups_are_declared_and_followed_until_they_are_there(tmp_path: P
         assert (code, out.splitlines()) == (0, ["orders: already at Muster"])
         code, out, _ = await typed.run("groups", "moves", "-n", "shop", "--json")
         assert {each["group"]: each["now"] for each in json.loads(out)["groups"]} == dict.fromkeys(declared, "Muster")
+        assert json.loads(out)["groups"][0]["writtenBack"] is False
         code, out, _ = await typed.run("groups", "moves", "-n", "shop")
-        assert (code, "AtMuster" in out) == (0, True)
+        assert (code, "AtMuster" in out, "members" in out) == (0, True, True)
 
 
 async def test_name_that_another_clusters_group_has_is_not_taken(tmp_path: Path) -> None:
