@@ -68,7 +68,7 @@ def is_repeatable(head: RequestHead, frame: bytes) -> bool:
     """Whether a request may be carried out twice, as by a client that was not answered and asks again.
 
     A member that joins without a member id becomes a member each time, before version 4 (KIP-394) and, with the
-    consumer protocol, in version 0 (KIP-1082), and the first of them would hold up the group until its session ends.
+    consumer protocol, in version 0 (KIP-1082). The first of them would hold up the group until its session ends.
     All others name their member and generation or epoch, or change nothing the second time.
     """
     names_member_since = _NAMES_MEMBER_SINCE.get(head.rule.key, 0)

@@ -1,8 +1,8 @@
 """Durable writes past the page cache, from the front of a file to its end.
 
 Why: another process's sync can write back what is in the page cache, which the kernel throttles (blk-wbt), and our own
-sync then waits for that. When a container ends, the unmount of its overlay syncs the whole file system, and
-writes of the journals of all other pods on the disk waited 20 to 45 ms for a page of theirs (ADR 15).
+sync then waits for that. When a container ends, the unmount of its overlay syncs the whole file system. Journal writes
+of all other pods on the disk waited 20 to 45 ms for a page of theirs (ADR 15).
 
 O_DIRECT takes whole blocks from memory that is aligned to them. The block in which the last write ended is kept here
 and written again with the next one, with the same bytes in front: nothing that is durable changes, as it would not in

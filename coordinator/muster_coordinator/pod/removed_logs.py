@@ -1,7 +1,7 @@
 """Logs that left their set and are deleted from the data directory.
 
-`<data>/removed/<p>` names the log of partition p that was deleted, so that what the journal still has of it does not
-count as lost, and so that a deletion which a crash cuts short is finished at the next start.
+`<data>/removed/<p>` names the log of partition p that was deleted, so that what the journal still has of it
+does not count as lost. A deletion that a crash cuts short is finished at the next start.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _in_place(before: Sequence[Replica], staying: Sequence[Replica], new: Sequen
 
 
 def _is_to_go(partition: PartitionView, member: Member) -> bool:
-    """Whether the replica is lost for good, is away for too long, makes room for one on a pod that holds less, or is on
+    """Whether the replica leaves: lost for good, away for too long, making room for one on a pod that holds less, or on
     a pod that spec.replicas does not name or that is above spec.pods.
     """
     facts, pod = partition.facts, member.pod

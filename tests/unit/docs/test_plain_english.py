@@ -1,4 +1,4 @@
-"""hack/plain_english.py sees docstrings that are fragments, wherever they stand, and phrases that name nobody."""
+"""hack/plain_english.py sees docstrings that are fragments, phrases that name nobody, and long sentences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
 
-from plain_english import fragments, phrases
+from plain_english import MOST_WORDS, fragments, long_sentences, phrases
 
 SOURCE = '''"""Who may call what."""
 
@@ -40,3 +40,12 @@ def test_fragments_are_found_in_modules_classes_fields_and_constants() -> None:
 def test_phrases_are_found_in_any_line_and_only_as_whole_words() -> None:
     page = "Whoever asks\nwaits for so long; wherever they are, long from then onwards,\n# and from\n    # then on."
     assert phrases(page) == [(1, "Whoever"), (2, "for so long"), (3, "from\n    # then on")]
+
+
+def test_long_sentences_are_found_in_prose_alone() -> None:
+    most = " ".join(["word"] * MOST_WORDS)
+    page = (
+        f"# A title\n\n{most}. {most}; {most}\n\n- {most}\n- {most}\n\n| {most} | {most} |\n\n```\n{most} {most}\n```\n"
+    )
+    assert long_sentences(page) == []
+    assert long_sentences(f"{page}\nOne {most}") == [(14, f"{MOST_WORDS + 1} words: One {'word ' * 7}...")]
