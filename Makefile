@@ -87,6 +87,10 @@ attack: $(STAMP) ## hostile clients beside 64 members, one after the other: ATTA
 kill-transactions: $(STAMP) ## pods of both coordinators killed KILLS=50 times each at each step of transactions, by real processes (30 minutes)
 	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -q tests/integration/test_transaction_kills.py --timeout 3600
 
+.PHONY: kill-mixed
+kill-mixed: $(STAMP) ## the leader of a group with members of both protocols killed KILLS=50 times while they come and go (10 minutes)
+	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -q tests/integration/test_mixed_protocols.py -k killed
+
 .PHONY: prove-mirror
 prove-mirror: $(STAMP) ## a million commits of 10,000 groups at three brokers: groups and 1,000 moments of the mirror, catch-up and lag (8 minutes)
 	@hack/compiled run env MIRROR_GROUPS=10000 MIRROR_COMMITS=1000000 MIRROR_MOMENTS=1000 MIRROR_BROKERS=3 MIRROR_PODS=3 MIRROR_PARTITIONS=32 \

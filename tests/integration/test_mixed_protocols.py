@@ -1,9 +1,14 @@
 """Classic members and members of the new protocol of librdkafka in one group: an application is moved while it runs, to
-the new protocol and back, also over a failover. No partition is owned by two, and no commit is lost."""
+the new protocol and back, also over failovers. No partition is owned by two, and no commit is lost.
+
+`make kill-mixed` kills the leader 50 times.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,7 @@ pytestmark = pytest.mark.integration
 
 GROUP = "moved"
 NEW = {"group.protocol": "consumer"}
+KILLS = int(os.environ.get("KILLS", "3"))
 
 
 class Owners:
@@ -144,4 +150,46 @@ async def test_group_of_both_protocols_outlives_its_leader(tmp_path: Path) -> No
         await asyncio.to_thread(owners.go, "new")
         await asyncio.to_thread(owners.share, 10, group_type=ConsumerGroupType.CLASSIC)
         assert await asyncio.to_thread(owners.committed, "t", 10) == {7}
+        await asyncio.to_thread(owners.end)
+
+
+@pytest.mark.timeout(3_600 if KILLS > 3 else 900)
+async def test_members_of_both_protocols_come_and_go_while_leaders_are_killed(tmp_path: Path) -> None:
+    """Before each kill a member comes or goes, and nobody knows of it yet. Every member must get its share again,
+    nothing may have two owners, and what was committed must be there."""
+    calm = {"session.timeout.ms": "60000"}  # else a machine that stalls ends sessions of members that own something
+    protocols = itertools.cycle((NEW, classic("range") | calm, NEW, classic("cooperative-sticky") | calm))
+    async with ReplicatedPods(tmp_path, partitions=1, config=QUICK) as pods:
+        owners = Owners(",".join(f"127.0.0.1:{pod.kafka_port}" for pod in pods.pods))
+        members: dict[str, dict[str, str]] = {}
+
+        def come(name: str) -> None:
+            members[name] = next(protocols)
+            owners.come(name, "t", **members[name])
+
+        def go(name: str) -> None:
+            del members[name]
+            owners.go(name)
+
+        def share() -> None:
+            kind = ConsumerGroupType.CONSUMER if NEW in members.values() else ConsumerGroupType.CLASSIC
+            owners.share(10, group_type=kind)
+
+        come("member")
+        for number in range(KILLS):
+            await asyncio.to_thread(share)
+            await asyncio.to_thread(owners.commit, number)
+            if len(members) > 2:
+                await asyncio.to_thread(go, next(iter(members)))
+            else:
+                come(f"member-{number}")
+                await asyncio.to_thread(owners.poll)
+            victim = pods.leaders[0][0]
+            pods.pods[victim].kill()
+            await pods.elect(0, (victim + 1) % len(pods.pods))
+            await pods.pods[victim].start()
+            await pods.push_image()
+            await asyncio.to_thread(share)
+            assert await asyncio.to_thread(owners.committed, "t", 10) == {number}
+            await pods.caught_up(0)
         await asyncio.to_thread(owners.end)
