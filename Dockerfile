@@ -1,5 +1,6 @@
-# One image for all: muster-coordinator (a pod), muster-operator and muster-gateway. `make image` prepares the context
-# (build/image, see hack/image): the locked wheels unpacked, and Muster itself; so building needs no network, and any builder does.
+# One image for all: muster-coordinator (a pod), muster-operator and muster-gateway; and muster, for Jobs that make backups.
+# `make image` prepares the context (build/image, see hack/image): the locked wheels unpacked, and Muster itself; so building
+# needs no network, and any builder does.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 FROM ${BASE}
 

@@ -49,6 +49,19 @@ POD_EVENTS = "kubectl -n $NAMESPACE describe pod $POD"
 OPERATOR_LOG = "kubectl -n muster-system logs deployment/muster-operator --tail=200"
 GATEWAY_LOG = "kubectl -n $NAMESPACE logs -l app.kubernetes.io/name=muster-gateway --tail=200"
 
+JOBS = (
+    "kubectl -n $NAMESPACE get musterbackups -o wide",
+    "kubectl -n $NAMESPACE get jobs -l muster.dev/backup-of=$CLUSTER",
+)
+JOB_LOG = "kubectl -n $NAMESPACE logs -l muster.dev/backup-of=$CLUSTER --tail=50"
+
+
+def trouble_of_backups(condition: str) -> str:
+    """PromQL that is true while a cluster has this condition."""
+    labels = "namespace, exported_namespace, cluster"
+    return f'max by ({labels}) (muster_operator_backup_troubles{{condition="{condition}"}}) > 0'
+
+
 LEADERSHIP = (
     Alert(
         "MusterPartitionsLeaderless",
@@ -169,6 +182,49 @@ OPERATOR = (
         (CONDITIONS, OPERATOR_LOG),
         "The condition `CertificatesDue` says why. [Security](security.md) has the ways to renew.",
         "The condition is gone.",
+    ),
+)
+
+BACKUPS = (
+    Alert(
+        "MusterBackupTooOld",
+        trouble_of_backups("BackupTooOld"),
+        5,
+        "critical",
+        "The newest backup of " + CLUSTER + " is older than spec.backup.maxAge.",
+        "No backup was made for that time. What was committed since would be lost with the volumes.",
+        "Nothing.",
+        (CONDITIONS, *JOBS, OPERATOR_LOG),
+        "The condition `BackupTooOld` says why: the error of the last Job, or what the next one waits for, such as a "
+        "pod that is not up. A MusterBackup makes one at once ([backups](backup.md#on-kubernetes)).",
+        "The condition is gone.",
+    ),
+    Alert(
+        "MusterBackupFailed",
+        trouble_of_backups("BackupFailed"),
+        0,
+        "warning",
+        "The last backup of " + CLUSTER + " failed.",
+        "The Job made no backup, or could not drop old ones; or the schedule is none.",
+        "Nothing.",
+        (CONDITIONS, *JOBS, JOB_LOG),
+        "The condition `BackupFailed` has the error. Where it is the store, look at bucket, credentials and room. The "
+        "next time of the schedule tries again; a MusterBackup does so at once.",
+        "The next backup is made.",
+    ),
+    Alert(
+        "MusterBackupVerifyFailed",
+        trouble_of_backups("VerifyFailed"),
+        0,
+        "critical",
+        "A backup of " + CLUSTER + " is not as it was written.",
+        "Files of the store have changed, are missing, or are there twice. A restore refuses such a backup.",
+        "Nothing.",
+        (CONDITIONS, *JOBS, JOB_LOG),
+        "The condition `VerifyFailed` names the files. A segment that is damaged is not sent again while the store "
+        "shows one of its size: delete it there, and make a MusterBackup with `verify: true`. `muster backup verify` "
+        "says which backups need it; these are lost. Then find out what has changed the store.",
+        "A backup was read again and is whole.",
     ),
 )
 
@@ -361,6 +417,7 @@ GROUPS: dict[str, tuple[Alert, ...]] = {
     "muster-leadership": LEADERSHIP,
     "muster-operator": OPERATOR,
     "muster-storage": STORAGE,
+    "muster-backups": BACKUPS,
     "muster-requests": REQUESTS,
     "muster-mirror-and-gateway": MIRROR_AND_GATEWAY,
 }

@@ -11,9 +11,14 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from muster_coordinator.podapi.client import PodApiError
-from muster_operator.api.models import PartitionState
+from muster_operator.api.conditions import ConditionType, condition_status
+from muster_operator.api.durations import parse_time
+from muster_operator.api.models import CoordinatorCluster, PartitionState
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+BACKUP_TROUBLES = (ConditionType.BACKUP_TOO_OLD, ConditionType.BACKUP_FAILED, ConditionType.VERIFY_FAILED)
 
 
 class OperatorMetrics:
@@ -116,11 +121,44 @@ class OperatorMetrics:
             registry=self.registry,
         )
 
+        self.backup_taken = Gauge(
+            "muster_operator_backup_timestamp_seconds",
+            "The moment that the newest backup of the cluster shows; 0: there is none. Of clusters with spec.backup.",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
+        self.backup_troubles = Gauge(
+            "muster_operator_backup_troubles",
+            "1 while the cluster has the condition: BackupTooOld, BackupFailed or VerifyFailed.",
+            ["namespace", "cluster", "condition"],
+            registry=self.registry,
+        )
+
+    def show_backups(self, cluster: CoordinatorCluster) -> None:
+        """Show what the status of a cluster says of its backups; nothing if none are declared."""
+        meta, status = cluster.metadata, cluster.status
+        if cluster.spec.backup is None:
+            self._forget_backups(meta.namespace, meta.name)
+            return
+        taken = status.backups.last_taken if status.backups is not None else ""
+        self.backup_taken.labels(meta.namespace, meta.name).set(parse_time(taken) if taken else 0)
+        for each in BACKUP_TROUBLES:
+            is_so = condition_status(status.conditions, each) == "True"
+            self.backup_troubles.labels(meta.namespace, meta.name, each.value).set(is_so)
+
+    def _forget_backups(self, namespace: str, cluster: str) -> None:
+        with suppress(KeyError):
+            self.backup_taken.remove(namespace, cluster)
+        for each in BACKUP_TROUBLES:
+            with suppress(KeyError):
+                self.backup_troubles.remove(namespace, cluster, each.value)
+
     def forget(self, namespace: str, cluster: str) -> None:
         """Take out the gauges of a cluster that is gone: alerts would go on with its last state."""
         for metric in (self.leaderless, self.leaderless_seconds, self.certificates_end, self.last_success):
             with suppress(KeyError):  # what was never seen has none
                 metric.remove(namespace, cluster)
+        self._forget_backups(namespace, cluster)
         for state in PartitionState:
             with suppress(KeyError):
                 self.partitions.remove(namespace, cluster, state.value)

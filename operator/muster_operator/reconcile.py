@@ -17,11 +17,12 @@ from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.phases import Phases
 from muster_operator.plan.actions import Action, RestartPod
+from muster_operator.plan.backups import backups_due
 from muster_operator.plan.group_facts import GroupFacts
 from muster_operator.plan.groups import counting, leaders_of_groups
 from muster_operator.plan.maintenance import as_asked, hides_in
 from muster_operator.plan.metadata import token_above
-from muster_operator.plan.observation import Observation, PodView
+from muster_operator.plan.observation import BackupsDue, Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.record import as_recorded
 from muster_operator.plan.rollout import has_ended
@@ -193,6 +194,9 @@ class Reconciler:
         state = self._workload.state(cluster) if cluster is not None else WorkloadState()
         gateway = state.gateway or GatewayState()
         self._metrics.certificates_end.labels(*key).set(state.certificates_end)
+        jobs = self._workload.backups
+        if cluster is not None:
+            self._metrics.show_backups(cluster)
         access = None
         if cluster is not None and cluster.spec.access.muster_users and records.users is not None:
             access = self._workload.access(cluster, records.users)
@@ -230,6 +234,9 @@ class Reconciler:
             users=records.users,
             access=access,
             groups=records.groups,
+            backups=records.backups,
+            backup_jobs=jobs.jobs(key) if jobs is not None else None,
+            backups_due=backups_due(cluster, self._clock.wall()) if cluster is not None else BackupsDue(),
         )
         return with_fields(seen, group_facts=self._group_facts(seen, memory)) if seen.groups else seen
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.support.local_cluster import LocalCluster, muster, wait_until
 from tests.support.s3_server import WHY_NONE, S3Server, compiled, s3_server
@@ -26,9 +27,13 @@ from tests.support.transaction_load import NO_OFFSET, Known, Load, committed
 from muster_cli.backup.catalog import read_catalog
 from muster_cli.backup.create import create_backup
 from muster_cli.backup.cut import take_cut
+from muster_cli.backup.run import GivenPods
 from muster_cli.backup.site import open_pods
 from muster_cli.backup.store import DirectoryStore, StoreError
+from muster_cli.errors import CliError
+from muster_cli.local.data_dir import DataDir
 from muster_coordinator.podapi.client import new_session
+from muster_operator.api.backup_result import MADE_BUT, BackupResult
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
@@ -358,3 +363,55 @@ def test_backups_of_logs_that_are_compacted_meanwhile_are_whole_and_incremental(
     restored(store, backups[2].id, tmp_path / "again")
     with LocalCluster(tmp_path / "again", "--topic", "orders:3") as last:
         check(last.wait_ready(), before, after, load.aborted)
+
+
+def test_run_of_a_job_makes_verifies_and_prunes_with_the_addresses_of_pods(
+    cluster: LocalCluster, load: Load, tmp_path: Path
+) -> None:
+    """What a Job of the operator calls; it leaves its result in a file."""
+    record = DataDir(cluster.data).read_run()
+    assert record is not None
+    pods = [f"--pod={each.name}={each.api_address}" for each in record.pods]
+    store, result = tmp_path / "store", tmp_path / "result"
+    more = ("--keep", "1", "--verify", "--result", str(result))
+
+    def run(*arguments: str, until: float = time.time() + 3600) -> tuple[int, BackupResult]:
+        common = ("--store", str(store), "--cluster", "ns/c", "--pods-until", str(until))
+        done = muster("backup", "run", *common, *arguments, *more)
+        return done.returncode, msgspec.json.decode(result.read_bytes(), type=BackupResult)
+
+    code, first = run(*pods)
+    assert (code, first.verified, first.problems, first.error) == (0, True, "", "")
+    code, second = run(*pods)
+    assert (code, second.backup != first.backup) == (0, True)
+    assert [each.id for each in read_catalog(DirectoryStore(store)).backups] == [second.backup]
+
+    code, late = run(*pods, until=0)
+    assert (code, late.backup, "too old" in late.error) == (1, "", True)
+    load.stop()
+    assert run(*pods)[0] == 0
+    damaged = max((store / "segments").iterdir(), key=lambda each: each.stat().st_size)
+    damaged.write_bytes(b"x" + damaged.read_bytes()[1:])
+    code, after = run(*pods)
+    assert (code, after.backup != "", damaged.name in after.problems) == (MADE_BUT, True, True)
+
+
+async def test_cut_of_some_pods_is_none(cluster: LocalCluster, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster_cli.backup.cut.TRY_FOR_S", 0.0)
+    record = DataDir(cluster.data).read_run()
+    assert record is not None
+    addresses = {each.name: each.api_address for each in record.pods}
+    async with new_session() as http:
+        for name in addresses:
+            some = {each: address for each, address in addresses.items() if each != name}
+            deadline = time.monotonic() + 120  # pods rest after a hold, and refuse another one meanwhile
+            while True:
+                with pytest.raises(CliError) as refused:
+                    await take_cut(GivenPods(some, time.time() + 60, None), http)
+                if "no pod leads" in str(refused.value):
+                    break
+                assert time.monotonic() < deadline, refused.value
+                await asyncio.sleep(0.1)
+    monkeypatch.undo()
+    async with new_session() as http:
+        assert (await take_cut(GivenPods(addresses, time.time() + 60, None), http)).pods == 3

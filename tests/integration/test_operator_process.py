@@ -138,7 +138,7 @@ async def test_users_are_watched_when_their_definition_comes_after_the_operator(
         operator = await OperatorProcess.start(kubeconfig, "one", "operator", tmp_path / "one.log")
         try:
             await kubernetes.until(lambda: kubernetes.is_ready("ns", "c"), "the cluster is ready without them", 40)
-            assert operator.said("users_not_known")
+            assert operator.said("kind_not_known")
             kubernetes.lacks.clear()
             for name in ("first", "second"):
                 declare_user(kubernetes, name)

@@ -36,6 +36,10 @@ def group_spec(**changes: object) -> dict[str, object]:
     return {"clusterRef": {"name": "a"}, "group": "g", "coordinator": "Muster", **changes}
 
 
+def backup(**store: object) -> dict[str, object]:
+    return {"backup": {"store": store}}
+
+
 def acl(**fields: object) -> dict[str, object]:
     return {"operations": ["READ"], **fields}
 
@@ -255,6 +259,18 @@ REFUSED = [
         },
         "spec.upstream.movableGroups with a gateway needs spec.security.readerSecret",
     ),
+    ("CoordinatorCluster", "a", backup(), "store needs one of s3 and claim"),
+    ("CoordinatorCluster", "a", backup(claim="c", s3={"bucket": "abc"}), "store needs one of s3 and claim"),
+    ("CoordinatorCluster", "a", backup(s3={"bucket": "abc"}, directory="d"), "directory is in the volume of claim"),
+    ("CoordinatorCluster", "a", {"backup": {"store": {"claim": "c"}, "schedule": "* *"}}, "spec.backup.schedule"),
+    ("CoordinatorCluster", "a", {"backup": {"store": {"claim": "c"}, "timeZone": "X"}}, "no IANA time zone has this"),
+    (
+        "CoordinatorCluster",
+        "a",
+        {**backup(claim="c"), "security": {"podSecret": "p", "operatorSecret": "o"}},
+        "spec.backup needs spec.security.readerSecret",
+    ),
+    ("MusterBackup", "b.with.dots", user_spec(), "DNS label"),
     ("MusterUser", "u.with.dots", user_spec(), "DNS label"),
     ("MusterUser", "u", user_spec(authentication={"type": "External", "secret": "s"}), "secret is of type Password"),
     ("MusterUser", "u", user_spec(acls=[acl(resource="GROUP")]), "a name is needed, but for the CLUSTER"),
@@ -288,6 +304,7 @@ CHANGED = [
     ("OffsetsPartition", partition_spec(), partition_spec(index=1), "index is immutable"),
     ("OffsetsPartition", partition_spec(), {"topicRef": {"name": "u"}, "index": 0}, "topicRef is immutable"),
     ("MusterUser", user_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable: make another"),
+    ("MusterBackup", user_spec(), user_spec(verify=True), "spec is immutable: make another MusterBackup"),
     ("ConsumerGroup", group_spec(), group_spec(clusterRef={"name": "b"}), "clusterRef is immutable: make another"),
     ("ConsumerGroup", group_spec(), group_spec(group="h"), "group is immutable: make another"),
     ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storage.storageClassName is immutable"),

@@ -19,7 +19,14 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
 BUILT_HELM = REPOSITORY / ".cache" / "bin" / "helm"
 HELM = str(BUILT_HELM) if BUILT_HELM.exists() else shutil.which("helm")
 NAMESPACE, OPERATOR = "muster-helm", "muster-helm-operator"
-DEFINITIONS = ("consumergroups", "musterusers", "offsetspartitions", "offsetstopics", "coordinatorclusters")
+DEFINITIONS = (
+    "musterbackups",
+    "consumergroups",
+    "musterusers",
+    "offsetspartitions",
+    "offsetstopics",
+    "coordinatorclusters",
+)
 
 if HELM is None:
     pytest.skip("needs helm: make helm", allow_module_level=True)

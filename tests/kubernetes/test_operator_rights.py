@@ -20,6 +20,8 @@ from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
 from muster_operator.api.conditions import Condition
 from muster_operator.api.crds import SCHEMA
 from muster_operator.api.models import (
+    Backups,
+    BackupStore,
     CoordinatorCluster,
     CoordinatorClusterStatus,
     LeadershipRecord,
@@ -142,9 +144,30 @@ async def test_operator_does_all_its_work_with_its_own_rights(
 
     await Elector(operator_client, operator_namespace, "muster-operator", "me").run(lead)
     assert leading.is_set()
-    for one in (declared_user(operator_namespace), declared_group(operator_namespace)):
+    for one in (
+        declared_user(operator_namespace),
+        declared_group(operator_namespace),
+        declared_backup(operator_namespace),
+    ):
         kubectl("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"], "apply", "-f", "-", stdin=yaml.safe_dump(one))
+    await store.load()
+    await begun_backup(store, workload, ClusterKey(operator_namespace, "a"))
     await told_by_watch(store, workload)
+
+
+def declared_backup(namespace: str) -> dict[str, object]:
+    meta = {"name": "b", "namespace": namespace}
+    spec = {"clusterRef": {"name": "a"}}
+    return {"apiVersion": "muster.dev/v1alpha1", "kind": "MusterBackup", "metadata": meta, "spec": spec}
+
+
+async def begun_backup(store: KubeStore, workload: KubeWorkload, key: ClusterKey) -> None:
+    """A Job is made for the MusterBackup that there is."""
+    records = await store.observe(key)
+    assert records.cluster is not None
+    backups = Backups(BackupStore(claim="backups"))
+    cluster = replaced(records.cluster, spec=replaced(records.cluster.spec, backup=backups))
+    await workload.backups.start(cluster, (), records.backups[0], "", verify=False)
 
 
 def declared_user(namespace: str) -> dict[str, object]:

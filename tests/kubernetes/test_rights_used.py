@@ -14,7 +14,15 @@ from typing import Any
 import pytest
 import yaml
 from msgspec.structs import replace
-from tests.kubernetes.test_operator_rights import declared, installed, operator_client, posted_event, told_by_watch
+from tests.kubernetes.test_operator_rights import (
+    begun_backup,
+    declared,
+    declared_backup,
+    installed,
+    operator_client,
+    posted_event,
+    told_by_watch,
+)
 from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace, node_is_gone
 from tests.support.rights import Right, granted
 
@@ -26,6 +34,7 @@ from muster_operator.api.models import (
     CoordinatorClusterStatus,
     LeadershipRecord,
     Listener,
+    MusterBackupStatus,
     MusterUserStatus,
     OffsetsPartitionStatus,
     OffsetsTopicStatus,
@@ -118,6 +127,7 @@ async def test_every_right_that_is_granted_is_used(
     await work.with_records()
     await work.with_users()
     await work.with_groups()
+    await work.with_backups()
     await work.with_others()
     try:
         await told_by_watch(work.store, work.workload, work.within, lambda: not unused(rights, operator_namespace))
@@ -222,6 +232,18 @@ class Work:
         await self.store.load()
         (group,) = (await self.store.observe(self.key)).groups or ()
         await self.store.write_group_status(group, ConsumerGroupStatus(1))
+
+    async def with_backups(self) -> None:
+        """A MusterBackup with its Job; it is changed by somebody, and no watch has told."""
+        admin("apply", "-f", "-", stdin=json.dumps(declared_backup(self.key.namespace)))
+        await self.store.load()
+        await begun_backup(self.store, self.workload, self.key)
+        admin("annotate", "musterbackups", "--all", "-n", self.key.namespace, "by=somebody")
+        (backup,) = (await self.store.observe(self.key)).backups
+        with pytest.raises(ConflictError):
+            await self.store.write_backup_status(backup, MusterBackupStatus(1))
+        (backup,) = (await self.store.observe(self.key)).backups
+        await self.store.write_backup_status(backup, MusterBackupStatus(1))
 
     async def with_others(self) -> None:
         """Another CA, another cluster, an object that nobody understands, and the Lease."""

@@ -32,6 +32,7 @@ from muster_operator.kube.manifests import API_PORT, CLAIM, CLUSTER_LABEL
 RESOURCES = {
     "/api/v1": ["pods", "services", "namespaces"],
     "/apis/apps/v1": ["statefulsets", "deployments"],
+    "/apis/batch/v1": ["jobs"],
     "/apis/policy/v1": ["poddisruptionbudgets"],
     f"/apis/{GROUP}/{VERSION}": [
         "coordinatorclusters",
@@ -39,6 +40,7 @@ RESOURCES = {
         "offsetspartitions",
         "musterusers",
         "consumergroups",
+        "musterbackups",
     ],
 }
 """What kopf looks for."""

@@ -70,7 +70,14 @@ def custom_resources() -> None:
         pytest.skip("needs a Kubernetes for tests: make test-kubernetes, or MUSTER_TEST_KUBECONFIG (a path)")
     kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(REPOSITORY / "crds"))
-    for each in ("coordinatorclusters", "offsetstopics", "offsetspartitions", "musterusers", "consumergroups"):
+    for each in (
+        "coordinatorclusters",
+        "offsetstopics",
+        "offsetspartitions",
+        "musterusers",
+        "consumergroups",
+        "musterbackups",
+    ):
         kubectl_when_ready("get", each, "-A")
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from muster_cli.errors import CliUsageError
+from muster_cli.errors import CliError, CliUsageError
 from muster_cli.progress import amounts
 
 if TYPE_CHECKING:
     from muster_cli.backup.manifest import Backup
+    from muster_operator.api.backup_result import BackupResult
 
 STORE = click.option(
     "--store",
@@ -67,6 +68,71 @@ def create(
         f"{made.backup.id}: {len(made.backup.partitions)} partitions, {made.backup.size:,} bytes, of which"
         f" {made.sent:,} were new; {made.seconds:.1f} s, markers waited for {made.held_ms:.0f} ms"
     )
+
+
+def _address(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    found = dict(each.partition("=")[::2] for each in given)
+    if not all(name and ":" in address for name, address in found.items()):
+        raise click.BadParameter("give each pod as NAME=HOST:PORT")
+    return found
+
+
+@backup.command()
+@STORE
+@click.option("--cluster", metavar="NAMESPACE/NAME", required=True, help="The CoordinatorCluster.")
+@click.option(
+    "--pod",
+    "pods",
+    metavar="NAME=HOST:PORT",
+    multiple=True,
+    required=True,
+    callback=_address,
+    help="Where the pod API of a pod is. Give all pods of the cluster.",
+)
+@click.option("--pods-until", type=float, required=True, help="Seconds since 1970: later the addresses count no more.")
+@click.option("--mib-per-second", type=click.IntRange(1), default=32, help="Read from pods at most.")
+@click.option("--keep", type=click.IntRange(1), default=7, help="How many of the newest backups stay.")
+@click.option("--keep-days", type=click.FloatRange(0), default=0.0, help="Backups that are younger stay as well.")
+@click.option("--verify", is_flag=True, help="Read the backup again, and compare checksums.")
+@click.option("--result", type=click.Path(path_type=Path), help="Write the JSON object of the result here as well.")
+def run(
+    address: str,
+    cluster: str,
+    pods: dict[str, str],
+    pods_until: float,
+    mib_per_second: int,
+    keep: int,
+    keep_days: float,
+    verify: bool,
+    result: Path | None,
+) -> None:
+    """Make a backup, verify it and drop old ones: what the operator's Jobs do.
+
+    No Kubernetes API is asked. MUSTER_TLS_DIR is as for `create`. Prints one JSON object. Exit code 1: no backup was
+    made. 3: it was, and verifying it or dropping old ones has shown trouble, which the object names.
+    """
+    from muster_cli.backup.addresses import open_store
+    from muster_cli.backup.run import Wanted, failed, given_pods
+    from muster_cli.backup.run import run as make
+    from muster_operator.api.backup_result import MADE_BUT
+
+    wanted = Wanted(mib_per_second * MIB, keep, keep_days, verify)
+    try:
+        with amounts() as progress:
+            done = make(given_pods(cluster, pods, pods_until), open_store(address), wanted, progress)
+    except CliError as error:
+        _leave(failed(error), result)
+        raise
+    _leave(done, result)
+    if done.problems or done.error:
+        raise SystemExit(MADE_BUT)
+
+
+def _leave(result: BackupResult, file: Path | None) -> None:
+    text = _json_text(result)
+    if file is not None:
+        file.write_text(text)
+    click.echo(text)
 
 
 @backup.command(name="list")

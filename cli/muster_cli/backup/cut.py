@@ -71,7 +71,7 @@ async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     if not addresses:
         raise _AgainError("no pod runs")
     pods = [PodClient(http, name, address, site.tls) for name, address in sorted(addresses.items())]
-    before = await _status(pods)
+    before, _ = await _status(pods)
     name = secrets.token_hex(16)
     began, now_ms = time.monotonic(), time.time_ns() // 1_000_000
     try:
@@ -83,7 +83,7 @@ async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     held_ms = (time.monotonic() - began) * 1000
     if not all(isinstance(each, MarkerHoldAnswer) and each.held for each in ended):
         raise _AgainError("a pod has not held markers back all the time")
-    after = await _status(pods)
+    after, promised = await _status(pods)
     if after != before or await site.pods() != addresses:
         raise _AgainError("pods or partitions have changed meanwhile")
     layout, cluster_id = after
@@ -92,6 +92,9 @@ async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     missing = [partition_name(number) for number in wanted if number not in logs]
     if missing:
         raise _AgainError(f"no pod leads {', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}")
+    former = [partition_name(each) for each in wanted if promised.get(each, -1) > logs[each].entry.leader_epoch]
+    if former:
+        raise _AgainError(f"a pod has promised {former[0]} to a later leader than the one that was found")
     return Cut(now_ms, held_ms, cluster_id, layout, len(pods), tuple(logs[number] for number in wanted))
 
 
@@ -104,15 +107,20 @@ async def _hold(pods: Sequence[PodClient], name: str) -> None:
             raise each
 
 
-async def _status(pods: Sequence[PodClient]) -> tuple[Layout, str]:
-    """Layout and Kafka cluster id, of which all pods must know the same."""
-    found = {(_layout(status), status.cluster_id) for status in await asyncio.gather(*(pod.status() for pod in pods))}
+async def _status(pods: Sequence[PodClient]) -> tuple[tuple[Layout, str], dict[int, int]]:
+    """Layout and Kafka cluster id, of which all pods must know the same; and the highest epoch that one of them has
+    promised for each partition: a leader of a lower one may have a successor among pods that are not known yet."""
+    statuses = await asyncio.gather(*(pod.status() for pod in pods))
+    found = {(_layout(status), status.cluster_id) for status in statuses}
     if len(found) != 1:
         raise _AgainError("the pods do not know of the same partitions")
     layout, cluster_id = found.pop()
     if not layout.offsets_partitions or not cluster_id:
         raise _AgainError("the pods know of no partitions yet")
-    return layout, cluster_id
+    promised: dict[int, int] = {}
+    for replica in (each for status in statuses for each in status.partitions):
+        promised[replica.partition] = max(replica.epoch, promised.get(replica.partition, -1))
+    return (layout, cluster_id), promised
 
 
 def _layout(status: PodStatus) -> Layout:

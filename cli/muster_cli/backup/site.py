@@ -46,11 +46,11 @@ async def open_pods(data_dir: Path | None, namespace: str, cluster: str) -> Asyn
     """The embedded instance in `data_dir`, or else this CoordinatorCluster of Kubernetes. Raises CliError."""
     async with open_site(data_dir, namespace, cluster, OFFSETS.name) as site:
         directory = os.environ.get("MUSTER_TLS_DIR") if data_dir is None else None
-        yield _Secured(site, _tls(Path(directory), f"{namespace}/{cluster}")) if directory else site
+        yield _Secured(site, pods_tls(Path(directory), f"{namespace}/{cluster}")) if directory else site
 
 
-def _tls(directory: Path, cluster: str) -> Tls:
-    """Raises CliError."""
+def pods_tls(directory: Path, cluster: str) -> Tls:
+    """For calls of the pods of `cluster` (NAMESPACE/NAME) with the certificate in a directory. Raises CliError."""
     check = only(cluster, (Role.POD,))
     try:
         return Tls(TlsFiles.of(directory), partial(client_context, check=check))

@@ -59,6 +59,8 @@ class LocalWorkload:
     each start and end of a pod, after the operator. `report` takes lines for the person at the terminal.
     """
 
+    backups = None  # people and their timers call `muster backup create --data-dir`
+
     def __init__(
         self,
         key: ClusterKey,

@@ -34,6 +34,7 @@ OBJECTS = (
     *((f"/apis/{API_VERSION}", each) for each in ("coordinatorclusters", "offsetstopics", "offsetspartitions")),
     (f"/apis/{API_VERSION}", "musterusers"),
     (f"/apis/{API_VERSION}", "consumergroups"),
+    (f"/apis/{API_VERSION}", "musterbackups"),
     *(("/api/v1", each) for each in ("pods", "services", "persistentvolumeclaims")),
     *(("/apis/apps/v1", each) for each in ("statefulsets", "deployments")),
     ("/apis/policy/v1", "poddisruptionbudgets"),

@@ -54,7 +54,7 @@ end
 if is("CertificatesDue", "True") and ready.status == "True" then
   return say("Degraded", found.CertificatesDue.message)
 end
-if any_of(reason, {"UsersFromFiles", "NameTaken", "InvalidAcls"}) then
+if any_of(reason, {"UsersFromFiles", "NameTaken", "InvalidAcls", "BackupFailed", "BackupDamaged", "NoBackupStore"}) then
   return say("Degraded", ready.message)
 end
 if obj.kind == "OffsetsPartition" and obj.status.state == "Leaderless" and reason ~= "Hibernated" then

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from muster_operator.api.backup import Backups, BackupsStatus
 from muster_operator.api.listener_security import Access, ListenerAuthentication, ListenerTls
 from muster_operator.api.meta import (
     MAX_PODS,
@@ -408,6 +409,7 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
             " Replicas and volumes stay. `muster drain` and `muster fence` set it.",
         ),
     ] = {}
+    backup: Backups | None = None
     rebalance: Annotated[
         Literal["Auto", "Manual"],
         Meta(
@@ -501,6 +503,7 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
     cluster_id: Annotated[
         str, Meta(description="The id of the Kafka cluster that clients see. The volumes remember it.")
     ] = ""
+    backups: BackupsStatus | None = None
     last_failovers: Annotated[tuple[FailoverRecord, ...], Meta(max_length=20, description="Newest first.")] = ()
 
 

@@ -5,9 +5,10 @@
 says what a pod has found in its log, also if no client notices because another pod leads; `Degraded`, which says that
 partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; `CrdOutdated`;
 `CertificatesDue`, which says why certificates cannot be renewed; `ClientsShareUser`, which says that clients of a
-gateway are one user here; and `Bypassed`, which names clients that use this cluster's groups at the upstream. A cluster
-and a topic always have `FullyReplicated`, and a cluster with an upstream has `Mirrored`. A
-group that has moved here has `WrittenBack`, which says whether Kafka gets its offsets.
+gateway are one user here; `Bypassed`, which names clients that use this cluster's groups at the upstream; and
+`BackupTooOld`, `BackupFailed` and `VerifyFailed`, which say what is wrong with backups. A cluster and a topic always
+have `FullyReplicated`, and a cluster with an upstream has `Mirrored`. A group that has moved here has `WrittenBack`,
+which says whether Kafka gets its offsets.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ class ConditionType(StrEnum):
     CLIENTS_SHARE_USER = "ClientsShareUser"
     BYPASSED = "Bypassed"
     WRITTEN_BACK = "WrittenBack"
+    BACKUP_TOO_OLD = "BackupTooOld"
+    BACKUP_FAILED = "BackupFailed"
+    VERIFY_FAILED = "VerifyFailed"
     REBALANCING = "Rebalancing"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
@@ -139,6 +143,22 @@ class Reason(StrEnum):
     """Volumes get the declared size; the storage system, or a file system, is not there yet. Pods serve on."""
     GROWTH_REFUSED = "GrowthRefused"
     """The API server does not let a volume grow; pods serve on with the volumes that they have."""
+    BACKUP_TOO_OLD = "BackupTooOld"
+    """The newest backup is older than spec.backup.maxAge, or there is none for that time."""
+    BACKUP_FAILED = "BackupFailed"
+    """The last backup was not made, or old ones could not be dropped after it; the message has the error."""
+    BACKUP_DAMAGED = "BackupDamaged"
+    """A backup was read again and is not as it was written; the message names the files."""
+    INVALID_SCHEDULE = "InvalidSchedule"
+    """spec.backup.schedule is none that cron knows."""
+    NO_BACKUP_STORE = "NoBackupStore"
+    """A MusterBackup of a cluster without spec.backup, which says where backups are kept."""
+    BACKUP_WAITS = "BackupWaits"
+    """The backup begins when all pods are up and lead their partitions, and no other backup runs."""
+    BACKING_UP = "BackingUp"
+    """The Job of the MusterBackup runs."""
+    BACKED_UP = "BackedUp"
+    """The backup is made."""
     VOLUME_STRANDED = "VolumeStranded"
     """A pod waits for a volume that no node can use any more: it is given up, or a person has to decide."""
     UPGRADE_AVAILABLE = "UpgradeAvailable"

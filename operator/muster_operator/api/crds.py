@@ -166,6 +166,10 @@ KINDS = (
                 " the gateway asks the pods' API",
             ),
             (
+                "!has(self.spec.backup) || !has(self.spec.security.podSecret) || has(self.spec.security.readerSecret)",
+                "spec.backup needs spec.security.readerSecret where podSecret is given: Jobs call the pods' API",
+            ),
+            (
                 "!has(oldSelf.spec.upstream) || has(self.spec.upstream)",
                 "spec.upstream cannot be taken back: Kafka's groups, as they were last read, would become Muster's;"
                 " delete the cluster instead",
@@ -277,6 +281,23 @@ KINDS = (
         (),
         "mcg",
         (".spec.clusterRef.name", ".spec.group", ".spec.coordinator"),
+    ),
+    Kind(
+        "MusterBackup",
+        models.MusterBackup,
+        models.MusterBackup.plural,
+        (
+            Column("Phase", ".status.phase"),
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Backup", ".status.backup"),
+            Column("Taken", ".status.taken", "date"),
+            Column("Bytes", ".status.bytes", "integer"),
+            Column("Message", f"{READY}.message", priority=1),
+            AGE,
+        ),
+        (name_rule(models.BACKUP_NAME_LIMIT),),
+        "mb",
+        (".spec.clusterRef.name",),
     ),
 )
 

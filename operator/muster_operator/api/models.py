@@ -14,6 +14,17 @@ import msgspec
 from msgspec import Meta
 
 from muster_coordinator.partition_numbers import INTERNAL_TOPICS
+from muster_operator.api.backup import (
+    BACKUP_NAME_LIMIT,
+    BackupPhase,
+    Backups,
+    BackupsStatus,
+    BackupStore,
+    MusterBackup,
+    MusterBackupSpec,
+    MusterBackupStatus,
+    S3Store,
+)
 from muster_operator.api.cluster import (
     CoordinatorCluster,
     CoordinatorClusterSpec,
@@ -49,11 +60,16 @@ from muster_operator.api.upstream import Gateway, GatewayToPods, OutgoingSasl, O
 from muster_operator.api.user import USER_NAME_LIMIT, MusterUser, MusterUserSpec, MusterUserStatus, UserAcl
 
 __all__ = [
+    "BACKUP_NAME_LIMIT",
     "CLUSTER_NAME_LIMIT",
     "GROUP",
     "TOPIC_NAME_LIMIT",
     "USER_NAME_LIMIT",
     "VERSION",
+    "BackupPhase",
+    "BackupStore",
+    "Backups",
+    "BackupsStatus",
     "ClusterRef",
     "ConsumerGroup",
     "ConsumerGroupSpec",
@@ -71,6 +87,9 @@ __all__ = [
     "LeadershipRecord",
     "Listener",
     "ListenerStatus",
+    "MusterBackup",
+    "MusterBackupSpec",
+    "MusterBackupStatus",
     "MusterUser",
     "MusterUserSpec",
     "MusterUserStatus",
@@ -92,6 +111,7 @@ __all__ = [
     "Resource",
     "Resources",
     "Rollout",
+    "S3Store",
     "Security",
     "Storage",
     "TopicRef",
@@ -299,7 +319,7 @@ class OffsetsPartition(msgspec.Struct, frozen=True, rename="camel"):
     ] = OffsetsPartitionStatus()
 
 
-Resource = CoordinatorCluster | OffsetsTopic | OffsetsPartition | MusterUser | ConsumerGroup
+Resource = CoordinatorCluster | OffsetsTopic | OffsetsPartition | MusterUser | ConsumerGroup | MusterBackup
 
 
 def partition_object_name(topic: str, index: int) -> str:

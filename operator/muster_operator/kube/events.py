@@ -1,7 +1,8 @@
 """Kubernetes Events: what `kubectl describe` shows of an object's history.
 
 The operator posts an event when the reason of a Ready condition changes to one that lasts, when a pod finds damage in a
-log, and when certificates cannot be renewed. Passing states (placing, electing, moving) are only in the operator's log.
+log, when certificates cannot be renewed, and when something is wrong with backups. Passing states (placing, electing,
+moving) are only in the operator's log.
 What is intended and goes on is Normal; a Warning is for what nobody wants. What was said last of an object is not said
 again, also if passing states were in between; a deferral is told once, whatever is waited for meanwhile.
 Posting is best effort, and one event at a time, so that it leaves the connections to a failover's writes.
@@ -64,6 +65,8 @@ INTENDED = frozenset(
         Reason.RESHARD_OPENING,
         Reason.RESHARD_ABORTING,
         Reason.RETIRED,
+        Reason.BACKING_UP,
+        Reason.BACKUP_WAITS,
         Reason.GIVING,
         Reason.MOVING_REPLICAS,
         Reason.REBALANCE_DEFERRED,
@@ -73,14 +76,23 @@ INTENDED = frozenset(
 )
 """Why an object is not ready, or not as it will be, by what somebody has asked for: no reason to warn."""
 
+TROUBLES = (
+    ConditionType.DAMAGED,
+    ConditionType.CERTIFICATES_DUE,
+    ConditionType.BYPASSED,
+    ConditionType.BACKUP_FAILED,
+    ConditionType.BACKUP_TOO_OLD,
+    ConditionType.VERIFY_FAILED,
+)
+"""Conditions that are there only while something is wrong."""
+
 DEFERRALS = frozenset({Reason.ROLLOUT_WAITS, Reason.REBALANCE_DEFERRED})
 
 
 def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """The conditions to post as events: damage, trouble with certificates and a bypass that are new, and Ready if its
-    reason changed to one that lasts."""
+    """The conditions to post as events: troubles that are new, and Ready if its reason changed to one that lasts."""
     found = []
-    for kind in (ConditionType.DAMAGED, ConditionType.CERTIFICATES_DUE, ConditionType.BYPASSED):
+    for kind in TROUBLES:
         trouble, known = (find_condition(each, kind) for each in (after, before))
         if trouble is not None and (known is None or known.message != trouble.message):
             found.append(trouble)

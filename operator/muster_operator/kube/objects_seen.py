@@ -11,6 +11,7 @@ import msgspec
 from muster_operator.api.models import (
     ConsumerGroup,
     CoordinatorCluster,
+    MusterBackup,
     MusterUser,
     OffsetsPartition,
     OffsetsTopic,
@@ -23,7 +24,14 @@ from muster_operator.kube.invalid import InvalidObjects
 from muster_operator.kube.objects import decode, identity
 from muster_operator.store.port import ClusterKey, ClusterRecords, Notify, Unwatch
 
-RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition, MusterUser, ConsumerGroup)
+RESOURCES: tuple[type[Resource], ...] = (
+    CoordinatorCluster,
+    OffsetsTopic,
+    OffsetsPartition,
+    MusterUser,
+    ConsumerGroup,
+    MusterBackup,
+)
 
 T = TypeVar("T", bound=Resource)
 
@@ -43,6 +51,9 @@ class ObjectsSeen:
         self._users: Cache[MusterUser] = Cache(lambda user: (user.metadata.namespace, user.spec.cluster_ref.name))
         self._groups: Cache[ConsumerGroup] = Cache(
             lambda group: (group.metadata.namespace, group.spec.cluster_ref.name)
+        )
+        self._backups: Cache[MusterBackup] = Cache(
+            lambda backup: (backup.metadata.namespace, backup.spec.cluster_ref.name)
         )
         self._listed: set[type[Any]] = set()
         self._notify: list[Notify] = []
@@ -107,6 +118,7 @@ class ObjectsSeen:
             OffsetsPartition: self._partitions,
             MusterUser: self._users,
             ConsumerGroup: self._groups,
+            MusterBackup: self._backups,
         }
         return caches[resource]
 
@@ -159,7 +171,7 @@ class ObjectsSeen:
             case OffsetsTopic(metadata=meta):
                 # A topic that comes or goes changes who looks after its partitions.
                 return (ClusterKey(meta.namespace, value.spec.cluster_ref.name), ClusterKey(meta.namespace, ""))
-            case MusterUser(metadata=meta) | ConsumerGroup(metadata=meta):
+            case MusterUser(metadata=meta) | ConsumerGroup(metadata=meta) | MusterBackup(metadata=meta):
                 return (ClusterKey(meta.namespace, value.spec.cluster_ref.name),)
             case OffsetsPartition(metadata=meta):
                 topic = self._topics.get((meta.namespace, value.spec.topic_ref.name))
@@ -185,7 +197,12 @@ class ObjectsSeen:
         if cluster is not None and cluster.metadata.deletion_timestamp is not None:
             cluster = None
         return ClusterRecords(
-            cluster, tuple(topics), tuple(partitions), self._of(MusterUser, key), self._of(ConsumerGroup, key)
+            cluster,
+            tuple(topics),
+            tuple(partitions),
+            self._of(MusterUser, key),
+            self._of(ConsumerGroup, key),
+            tuple(sorted(self._of(MusterBackup, key) or (), key=lambda each: each.metadata.creation_timestamp)),
         )
 
     def _of(self, resource: type[T], key: ClusterKey) -> tuple[T, ...] | None:

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from muster_operator.api.models import GROUP, VERSION
 from muster_operator.clock import SYSTEM_CLOCK, Clock
+from muster_operator.kube.backup_manifests import BACKUP_LABEL
 from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
 from muster_operator.kube.client import Json, KubeClient, connect
@@ -236,5 +237,6 @@ def sources(
         source("", "v1", "services", workload.deliver_service),
         source("apps", "v1", "statefulsets", workload.deliver_stateful_set),
         source("apps", "v1", "deployments", workload.gateways.deliver),
+        source("batch", "v1", "jobs", workload.backups.deliver, BACKUP_LABEL),
         source("policy", "v1", "poddisruptionbudgets", workload.deliver_budget),
     )

@@ -20,6 +20,8 @@ from muster_operator.api.models import (
     ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    MusterBackup,
+    MusterBackupStatus,
     MusterUser,
     MusterUserStatus,
     ObjectMeta,
@@ -87,10 +89,10 @@ class KubeStore:
                     self._lacking[resource] = None
                     self.lacking.set()
                 # An operator that is newer than its definitions or rights leads partitions on, and takes no user away.
-                # It starts no move either.
-                if resource not in (MusterUser, ConsumerGroup) or not is_refused(error):
+                # It starts no move either, and makes no backup.
+                if resource not in (MusterUser, ConsumerGroup, MusterBackup) or not is_refused(error):
                     raise
-                log.warning("users_not_known" if resource is MusterUser else "groups_not_known", error=str(error))
+                log.warning("kind_not_known", kind=resource.__name__, error=str(error))
         self.seen.tell_all()
 
     async def look_for_lacking(self) -> bool:
@@ -196,11 +198,22 @@ class KubeStore:
         self._dropped.note(status, await self._swap_status(ConsumerGroup, seen, status))
         self._tell_people(ConsumerGroup, seen, seen.status.conditions, status.conditions)
 
+    async def write_backup_status(self, seen: MusterBackup, status: MusterBackupStatus) -> None:
+        """See the port."""
+        if self._dropped.is_in_vain(seen, status):
+            return
+        self._dropped.note(status, await self._swap_status(MusterBackup, seen, status))
+        self._tell_people(MusterBackup, seen, seen.status.conditions, status.conditions)
+
     async def _swap_status(
         self,
         resource: type[T],
         seen: T,
-        status: OffsetsPartitionStatus | OffsetsTopicStatus | MusterUserStatus | ConsumerGroupStatus,
+        status: OffsetsPartitionStatus
+        | OffsetsTopicStatus
+        | MusterUserStatus
+        | ConsumerGroupStatus
+        | MusterBackupStatus,
     ) -> T:
         """Replace the status under the resourceVersion that was seen. After a conflict the object is read anew, so that
         the next plan is made from what is there.

@@ -17,6 +17,7 @@ from muster_coordinator.security.tls import Tls
 from muster_operator.api.crds import SCHEMA, fingerprints
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec, MusterUser
 from muster_operator.kube.applying import belongs_to, has_generation, in_the_way, is_as_applied, stamped
+from muster_operator.kube.backups import KubeBackups
 from muster_operator.kube.cache import Cache, name_of, take, take_list
 from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
@@ -105,6 +106,7 @@ class KubeWorkload:
         self._missing = MissingSecrets(client, clock)
         self._certificates = certificates
         self.gateways = Gateways(client, default_image, self._took_service, self._tell, clock)
+        self.backups = KubeBackups(client, default_image, self._tell)
         self._users = KubeUsers(client, clock)
         self._nodes: dict[str, Node] = {}
         self._unreadable: set[str] = set()
@@ -120,6 +122,7 @@ class KubeWorkload:
         for key in [*self._applied]:
             self._look_at_generation(key)
         self.gateways.replace(await self._list(*DEPLOYMENTS))
+        await self.backups.load(self._namespace)
         self._compare("PodDisruptionBudget", (await self._list(*BUDGETS))["items"])
         before = {cluster_of(pod) for pod in self._pods.values()}
         for plural, cache in (("services", self._services), ("pods", self._pods)):

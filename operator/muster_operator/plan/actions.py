@@ -13,6 +13,8 @@ from muster_operator.api.models import (
     ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    MusterBackup,
+    MusterBackupStatus,
     MusterUser,
     MusterUserStatus,
     OffsetsPartition,
@@ -186,6 +188,21 @@ class WriteGroupStatus:
     status: ConsumerGroupStatus
 
 
+@dataclass(frozen=True, slots=True)
+class StartBackup:
+    """Have a Job make a backup: for `asked`, or else for the time `slot` of the schedule."""
+
+    asked: MusterBackup | None
+    slot: str
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBackupStatus:
+    seen: MusterBackup
+    status: MusterBackupStatus
+
+
 Action = (
     RecordLeadership
     | Elect
@@ -205,4 +222,6 @@ Action = (
     | WriteUserStatus
     | StartMoves
     | WriteGroupStatus
+    | StartBackup
+    | WriteBackupStatus
 )

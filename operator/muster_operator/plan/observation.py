@@ -8,12 +8,14 @@ from enum import Enum
 
 from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import ReplicaStatus
+from muster_operator.api.backup_result import BackupResult
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import (
     ConsumerGroup,
     CoordinatorCluster,
     FailoverRecord,
     Layout,
+    MusterBackup,
     MusterUser,
     OffsetsPartition,
     OffsetsTopic,
@@ -69,6 +71,33 @@ class StrandedVolume:
     def names(self) -> str:
         """The names of the claims, for people."""
         return ", ".join(name for name, _ in self.claims)
+
+
+@dataclass(frozen=True, slots=True)
+class BackupJob:
+    """A Job that makes a backup. `asked`: uid of the MusterBackup that it is for; "": it is for the time `slot` of the
+    schedule. `finished` is "" while it runs, and as long as its result could not be read. `result` is None if it has
+    left none, and `trouble` says what Kubernetes tells of it then."""
+
+    name: str
+    asked: str
+    slot: str
+    started: str
+    finished: str = ""
+    result: BackupResult | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupsDue:
+    """What the clock says of a cluster's backups. `slot`: the last time of the schedule ("": there is none). `trouble`:
+    what is wrong with the schedule. `too_old`: the newest backup is older than declared. `verify`: a backup is to be
+    read again."""
+
+    slot: str = ""
+    trouble: str = ""
+    too_old: bool = False
+    verify: bool = False
 
 
 ImageNumber = tuple[int, int]
@@ -165,6 +194,8 @@ class Observation:
     `certificates`: why they cannot be kept, `certificates_end`: when the first of them ends (seconds since 1970).
     `gateway_waits`: what of the gateway is not there yet. `gateway_trouble`: why it cannot be. `gateway_bootstrap`: for
     its clients. All "" if there is none.
+    `backups`: the MusterBackups; `backup_jobs`: Jobs that make backups (None: nobody knows); `backups_due`: by
+    the clock.
     `users`: the MusterUsers (None: they cannot be read); `access`: what of them pods are to have (None: that is not
     known yet).
     `groups`: the ConsumerGroups (None: they cannot be read); `group_facts`: what pods have said of each, by its id.
@@ -204,3 +235,6 @@ class Observation:
     access: AccessState | None = None
     groups: tuple[ConsumerGroup, ...] | None = ()
     group_facts: Mapping[str, GroupFacts] = field(default_factory=dict)
+    backups: tuple[MusterBackup, ...] = ()
+    backup_jobs: tuple[BackupJob, ...] | None = None
+    backups_due: BackupsDue = BackupsDue()

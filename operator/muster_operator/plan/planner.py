@@ -32,6 +32,7 @@ from muster_operator.plan.actions import (
     WriteTopicStatus,
 )
 from muster_operator.plan.adopt import Found, read_logs
+from muster_operator.plan.backups import plan_backups
 from muster_operator.plan.cluster_facts import ClusterFacts, Tally
 from muster_operator.plan.decide import decide
 from muster_operator.plan.decision import Decision
@@ -97,7 +98,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     if seen.cluster is not None and seen.cluster.spec.suspend:
         return actions
     told: tuple[Action, ...] = (*tell_users(seen, time), *tell_groups(seen, time))
-    return (*actions, *give_access(seen), *start_moves(seen), *told)
+    return (*actions, *give_access(seen), *start_moves(seen), *told, *plan_backups(seen, time))
 
 
 def _plan(seen: Observation, time: str) -> tuple[Action, ...]:

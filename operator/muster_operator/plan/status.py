@@ -28,6 +28,7 @@ from muster_operator.api.models import (
     PartitionState,
     ReshardPhase,
 )
+from muster_operator.plan.backups import backups_status, with_backups
 from muster_operator.plan.before_kafka import with_upstream
 from muster_operator.plan.hints import patch
 from muster_operator.plan.identity import Identity
@@ -216,6 +217,8 @@ def cluster_status(
     conditions = _with_copies(conditions, partitions, generation, now, _missing(seen))
     conditions = _with_rebalance(conditions, rebalance, generation, now)
     conditions = with_upstream(seen, conditions, now)
+    backups = backups_status(seen)
+    conditions = with_backups(seen, backups, conditions, now)
     return replace(
         before,
         observed_generation=generation,
@@ -234,6 +237,7 @@ def cluster_status(
         volume_size=seen.volume_size or before.volume_size,
         archive_size=seen.archive_size or before.archive_size,
         cluster_id=identity.cluster_id or before.cluster_id,
+        backups=backups,
         last_failovers=_merged(before.last_failovers, seen.failovers),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from muster_operator.plan.actions import Action
+from muster_operator.steps.backups import make_backups, write_backup_status
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.elect import elect
 from muster_operator.steps.groups import look_at_groups, start_moves, write_group_status
@@ -49,4 +50,6 @@ STEPS: tuple[Step, ...] = (
     write_status,
     write_user_status,
     write_group_status,
+    make_backups,
+    write_backup_status,
 )

@@ -18,6 +18,8 @@ from muster_operator.api.models import (
     ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    MusterBackup,
+    MusterBackupStatus,
     MusterUser,
     MusterUserStatus,
     OffsetsPartition,
@@ -61,7 +63,8 @@ class ClusterRecords:
     """The objects under one key.
 
     `topics` oldest first, then by name; `partitions` those of `topics`, by topic and index; `users` and
-    `groups` by name (None: they cannot be read, which is another thing than that there are none).
+    `groups` by name (None: they cannot be read, which is another thing than that there are none);
+    `backups` oldest first.
     Objects with a deletionTimestamp are left out. An object that does not decode is left out too; the store reports it
     on the object itself.
     """
@@ -71,6 +74,7 @@ class ClusterRecords:
     partitions: tuple[OffsetsPartition, ...] = ()
     users: tuple[MusterUser, ...] | None = ()
     groups: tuple[ConsumerGroup, ...] | None = ()
+    backups: tuple[MusterBackup, ...] = ()
 
 
 Notify = Callable[[ClusterKey], None]
@@ -121,3 +125,6 @@ class Store(Protocol):
 
     async def write_group_status(self, seen: ConsumerGroup, status: ConsumerGroupStatus) -> None:
         """Compare-and-swap the whole status. It shows where the group is. Raises as `record_leadership`."""
+
+    async def write_backup_status(self, seen: MusterBackup, status: MusterBackupStatus) -> None:
+        """Compare-and-swap the whole status. It shows how far it is. Raises as `record_leadership`."""

@@ -27,6 +27,8 @@ from muster_operator.api.models import (
     ConsumerGroupStatus,
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    MusterBackup,
+    MusterBackupStatus,
     MusterUser,
     MusterUserStatus,
     ObjectMeta,
@@ -198,6 +200,9 @@ class SqliteStore:
     async def write_group_status(self, seen: ConsumerGroup, status: ConsumerGroupStatus) -> None:
         await self._swap_status(seen, status)
 
+    async def write_backup_status(self, seen: MusterBackup, status: MusterBackupStatus) -> None:
+        await self._swap_status(seen, status)
+
     async def _swap_status(self, seen: _R, status: msgspec.Struct) -> _R:
         return await self._call(
             lambda keys: self._write_status(seen, status, seen.metadata.resource_version, keys), writes=True
@@ -287,8 +292,15 @@ class SqliteStore:
         ]
         users = self._select(MusterUser, "namespace = ? AND parent = ?", namespace, name)
         groups = self._select(ConsumerGroup, "namespace = ? AND parent = ?", namespace, name)
-        cluster = clusters[0] if clusters else None
-        return ClusterRecords(cluster, tuple(own), tuple(partitions), tuple(users), tuple(groups))
+        backups = self._select(MusterBackup, "namespace = ? AND parent = ?", namespace, name)
+        return ClusterRecords(
+            clusters[0] if clusters else None,
+            tuple(own),
+            tuple(partitions),
+            tuple(users),
+            tuple(groups),
+            tuple(sorted(backups, key=lambda each: (each.metadata.creation_timestamp, each.metadata.name))),
+        )
 
     def _select(self, kind: type[_R], where: str, *values: str) -> list[_R]:
         rows = self._file.execute(
@@ -369,7 +381,7 @@ class SqliteStore:
         namespace = resource.metadata.namespace
         if isinstance(resource, CoordinatorCluster):
             return {ClusterKey(namespace, resource.metadata.name)}
-        if isinstance(resource, MusterUser | ConsumerGroup):
+        if isinstance(resource, MusterUser | ConsumerGroup | MusterBackup):
             return {ClusterKey(namespace, resource.spec.cluster_ref.name)}
         if isinstance(resource, OffsetsTopic):
             return {ClusterKey(namespace, resource.spec.cluster_ref.name), ClusterKey(namespace, "")}
@@ -398,7 +410,7 @@ class _Call(Generic[_T]):
 
 
 def _parent(resource: Resource) -> str:
-    if isinstance(resource, OffsetsTopic | MusterUser | ConsumerGroup):
+    if isinstance(resource, OffsetsTopic | MusterUser | ConsumerGroup | MusterBackup):
         return resource.spec.cluster_ref.name
     return resource.spec.topic_ref.name if isinstance(resource, OffsetsPartition) else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -11,9 +11,9 @@ from typing import Protocol
 from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
-from muster_operator.api.models import CoordinatorCluster, MusterUser, Upstream
+from muster_operator.api.models import CoordinatorCluster, MusterBackup, MusterUser, Upstream
 from muster_operator.plan.access import AccessState
-from muster_operator.plan.observation import StrandedVolume
+from muster_operator.plan.observation import BackupJob, StrandedVolume
 from muster_operator.store.client_security import client_security
 from muster_operator.store.outgoing import UPSTREAM, outgoing_settings
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
@@ -110,8 +110,34 @@ class WorkloadState:
     gateway: GatewayState | None = None
 
 
+class BackupJobs(Protocol):
+    """Jobs that make backups of clusters. Errors are StoreError."""
+
+    def jobs(self, key: ClusterKey) -> tuple[BackupJob, ...] | None:
+        """Those of a cluster, by name, without asking anybody; None: nobody knows."""
+
+    async def look(self, key: ClusterKey) -> None:
+        """Read what Jobs of the cluster have left that have ended."""
+
+    async def start(
+        self,
+        cluster: CoordinatorCluster,
+        pods: Iterable[PodInfo],
+        asked: MusterBackup | None,
+        slot: str,
+        *,
+        verify: bool,
+    ) -> str:
+        """Make a Job, for `asked` or else for the time `slot` of the schedule; one line that says what was done. There
+        is one for each, however often this is called. `pods`: all of the cluster."""
+
+
 class Workload(Protocol):
     """Errors are StoreError."""
+
+    @property
+    def backups(self) -> BackupJobs | None:
+        """None: nothing here makes backups."""
 
     def watch(self, notify: Notify) -> Unwatch:
         """Call `notify` with the key of a cluster when one of its pods appeared, changed or went."""

@@ -17,7 +17,15 @@ Name = tuple[str, str, str]
 """Plural, namespace, name."""
 
 WITH_STATUS = frozenset(
-    {"coordinatorclusters", "offsetstopics", "offsetspartitions", "musterusers", "consumergroups", "pods"}
+    {
+        "coordinatorclusters",
+        "offsetstopics",
+        "offsetspartitions",
+        "musterusers",
+        "consumergroups",
+        "musterbackups",
+        "pods",
+    }
 )
 """Kinds whose status is written through `/status` alone."""
 

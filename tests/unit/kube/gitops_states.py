@@ -10,14 +10,19 @@ import msgspec
 from msgspec.structs import replace
 from tests.unit.operator.fakes import cluster
 from tests.unit.operator.model import Model, Operator
+from tests.unit.operator.test_backups import GOOD, asked, status_of
+from tests.unit.operator.test_backups import seen as seen_of_backups
 from tests.unit.operator.test_groups import HERE, KNOWN, group
 from tests.unit.operator.test_groups import seen as observed_groups
 from tests.unit.operator.test_groups import written as written_groups
 from tests.unit.operator.test_users import user
 
+from muster_operator.api.backup_result import BackupResult
 from muster_operator.api.conditions import Condition, Reason
 from muster_operator.api.meta import GROUP, VERSION
 from muster_operator.api.models import (
+    Backups,
+    BackupStore,
     CoordinatorCluster,
     MusterUser,
     OffsetsPartition,
@@ -30,7 +35,7 @@ from muster_operator.api.models import (
 from muster_operator.plan.access import AccessState, access_of
 from muster_operator.plan.actions import WriteClusterStatus, WritePartitionStatus, WriteTopicStatus, WriteUserStatus
 from muster_operator.plan.group_facts import GroupFacts
-from muster_operator.plan.observation import Observation, PodView
+from muster_operator.plan.observation import BackupJob, Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.status import partition_status
 from muster_operator.plan.verdict import Verdict, conditions_of
@@ -259,7 +264,28 @@ def states() -> dict[str, tuple[Json, Health]]:
             "Progressing",
         ),
         "user: its ACLs are refused": (user_when(access=_with_trouble(Reason.INVALID_ACLS)), "Degraded"),
+        "cluster: its last backup failed": (
+            cluster_when(
+                lambda seen: with_fields(seen, backup_jobs=(_ended_with(BackupResult(error="no room")),)),
+                backup=Backups(BackupStore(claim="c")),
+            ),
+            "Healthy",
+        ),
+        "backup: waits": (backup_when(pods=()), "Progressing"),
+        "backup: is being made": (backup_when(BackupJob("j", "uid-now", "", "")), "Progressing"),
+        "backup: is made": (backup_when(_ended_with(GOOD)), "Healthy"),
+        "backup: failed": (backup_when(_ended_with(BackupResult(error="no room"))), "Degraded"),
+        "backup: is damaged": (backup_when(_ended_with(replace(GOOD, problems="a file"))), "Degraded"),
     }
+
+
+def backup_when(*jobs: BackupJob, **more: Any) -> Json:
+    status = status_of(seen_of_backups(None, asked(), backup_jobs=jobs, **more))
+    return json_of(replace(asked(), status=status))
+
+
+def _ended_with(result: BackupResult) -> BackupJob:
+    return BackupJob("j", "uid-now", "", "", "2026-11-28T09:20:00Z", result)
 
 
 def _with_trouble(reason: Reason) -> AccessState:

@@ -26,6 +26,9 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: ap
 
 POD = {"namespace": "kafka", "pod": "muster-0"}
 CLUSTER = {"namespace": "muster-system", "exported_namespace": "kafka", "cluster": "muster"}
+TOO_OLD, NOT_MADE, DAMAGED = (
+    {**CLUSTER, "condition": condition} for condition in ("BackupTooOld", "BackupFailed", "VerifyFailed")
+)
 BEGINS, ENDS, EVALUATED_AFTER = 120, 240, 480
 """Minutes at which each fault begins and ends, and at which everything has gone out."""
 
@@ -106,6 +109,9 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
             labels=CLUSTER,
         ),
     ),
+    "MusterBackupTooOld": (Fault("muster_operator_backup_troubles", labels=TOO_OLD, alert_labels=CLUSTER),),
+    "MusterBackupFailed": (Fault("muster_operator_backup_troubles", labels=NOT_MADE, alert_labels=CLUSTER),),
+    "MusterBackupVerifyFailed": (Fault("muster_operator_backup_troubles", labels=DAMAGED, alert_labels=CLUSTER),),
     "MusterStorageNotWritable": (Fault("muster_storage_writable", 1, 0),),
     "MusterReplicaDamaged": (Fault("muster_damaged_replicas"),),
     "MusterLogNotCleaned": (
@@ -214,6 +220,8 @@ def test_gauges_of_a_cluster_that_is_gone_are_taken_out() -> None:
     for name in ("stays", "goes"):
         metrics.leaderless.labels("ns", name).set(3)
         metrics.certificates_end.labels("ns", name).set(1)
+        metrics.backup_taken.labels("ns", name).set(1)
+        metrics.backup_troubles.labels("ns", name, "BackupTooOld").set(1)
     metrics.forget("ns", "goes")
     page = metrics.render().decode()
     assert 'cluster="stays"' in page

@@ -74,7 +74,10 @@ def test_policies_name_who_reaches_which_port() -> None:
     reached = {port: rule.get("from") for rule in spec["ingress"] for port in _ports(rule)}
     assert reached == {
         9092: None,
-        API_PORT: [{"podSelector": {"matchLabels": {NAME: each}}} for each in ("muster-operator", "muster-gateway")],
+        API_PORT: [
+            {"podSelector": {"matchLabels": {NAME: each}}}
+            for each in ("muster-operator", "muster-gateway", "muster-backup")
+        ],
         PEER_PORT: [{"podSelector": {"matchLabels": {NAME: "muster-coordinator"}}}],
     }
     assert [_ports(rule) for rule in spec["egress"]] == [[PEER_PORT, 9092]]

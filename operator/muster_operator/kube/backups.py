@@ -1,0 +1,162 @@
+"""The Jobs that make backups: they are made, watched, and what they have left is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from muster_operator.api.backup_result import BackupResult
+from muster_operator.api.models import CoordinatorCluster, MusterBackup
+from muster_operator.kube.backup_manifests import ASKED, BACKUP_LABEL, SLOT, backup_job, run_arguments
+from muster_operator.kube.cache import Cache, take, take_list
+from muster_operator.kube.client import Json, KubeClient, is_refused
+from muster_operator.plan.observation import BackupJob
+from muster_operator.store.port import ClusterKey, ConflictError, StoreError
+from muster_operator.store.workload import PodInfo
+
+log = structlog.get_logger(__name__)
+
+JOBS = "/apis/batch/v1"
+GOOD_FOR_MINUTES = 15
+"""How long a Job may take to begin: the addresses of pods that it was given count for nothing then."""
+
+
+class KubeBackups:
+    """See `muster_operator.store.workload.BackupJobs`."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        default_image: str,
+        tell: Callable[[ClusterKey], None],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`default_image`: of Jobs whose cluster names none. `tell` is called when there is news of a cluster."""
+        self._client = client
+        self._default_image = default_image
+        self._tell = tell
+        self._wall = wall
+        self._jobs: Cache[Json] = Cache(cluster_of_job)
+        self._results: dict[str, BackupResult | None] = {}
+        """By uid of a Job that has ended: what it has left."""
+        self._known = False
+
+    async def load(self, namespace: str | None) -> None:
+        """List all. Without the right to do so, or the kind, nothing is known of backups. Raises StoreError."""
+        scope = f"/namespaces/{namespace}" if namespace else ""
+        try:
+            listed = await self._client.list_all(f"{JOBS}{scope}/jobs", label_selector=BACKUP_LABEL)
+        except StoreError as error:
+            if not is_refused(error):
+                raise
+            log.warning("jobs_not_known", error=str(error))
+            return
+        before = {cluster_of_job(each) for each in self._jobs.values()}
+        take_list(self._jobs, listed)
+        self._known = True
+        there = {each["metadata"]["uid"] for each in self._jobs.values()}
+        self._results = {uid: result for uid, result in self._results.items() if uid in there}
+        for key in before | {cluster_of_job(each) for each in self._jobs.values()}:
+            self._tell(key)
+
+    def deliver(self, event: str | None, raw: Json) -> None:
+        """Take a watch event of a Job."""
+        if take(self._jobs, event, raw):
+            self._tell(cluster_of_job(raw))
+
+    def jobs(self, key: ClusterKey) -> tuple[BackupJob, ...] | None:
+        """See the port."""
+        if not self._known:
+            return None
+        found = sorted(self._jobs.indexed(key), key=lambda each: str(each["metadata"]["name"]))
+        return tuple(self._seen(each) for each in found)
+
+    def _seen(self, raw: Json) -> BackupJob:
+        meta = raw["metadata"]
+        marks = meta.get("annotations", {})
+        finished, trouble = _end_of(raw)
+        known = meta["uid"] in self._results
+        return BackupJob(
+            name=meta["name"],
+            asked=marks.get(ASKED, ""),
+            slot=marks.get(SLOT, ""),
+            started=meta.get("creationTimestamp", ""),
+            finished=finished if known else "",
+            result=self._results.get(meta["uid"]),
+            trouble=trouble,
+        )
+
+    async def look(self, key: ClusterKey) -> None:
+        """See the port."""
+        news = False
+        for job in self._jobs.indexed(key):
+            uid = job["metadata"]["uid"]
+            if uid in self._results or not _end_of(job)[0]:
+                continue
+            namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+            selector = f"batch.kubernetes.io/job-name={name}"
+            pods = await self._client.list_all(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector)
+            self._results[uid] = result_of(pods["items"])
+            news = True
+        if news:
+            self._tell(key)
+
+    async def start(
+        self,
+        cluster: CoordinatorCluster,
+        pods: Iterable[PodInfo],
+        asked: MusterBackup | None,
+        slot: str,
+        *,
+        verify: bool,
+    ) -> str:
+        """See the port."""
+        there = tuple(pods)
+        addresses: Mapping[str, str] = {pod.name: pod.api_address for pod in there}
+        arguments = run_arguments(cluster, addresses, self._wall() + 60 * GOOD_FOR_MINUTES, verify=verify)
+        secured = any(pod.tls is not None for pod in there)
+        declared = cluster.spec.backup
+        assert declared is not None
+        image = declared.image or self._default_image
+        path, manifest = backup_job(cluster, asked, slot, image, arguments, secured=secured)
+        name = str(manifest["metadata"]["name"])
+        try:
+            made = await self._client.create(path, manifest)
+        except ConflictError:
+            return f"Job {name} is there"  # a watch event brings it
+        self.deliver(None, made)
+        return f"made Job {name}"
+
+
+def cluster_of_job(raw: Json) -> ClusterKey:
+    meta = raw["metadata"]
+    return ClusterKey(meta["namespace"], meta["labels"][BACKUP_LABEL])
+
+
+def _end_of(job: Json) -> tuple[str, str]:
+    """(when it ended, why it failed); "" where it has not."""
+    for each in job.get("status", {}).get("conditions", ()):
+        if each["type"] in ("Complete", "Failed") and each["status"] == "True":
+            failed = each["type"] == "Failed"
+            return each["lastTransitionTime"], f"{each.get('reason')}: {each.get('message')}" if failed else ""
+    return "", ""
+
+
+def result_of(pods: Iterable[Json]) -> BackupResult | None:
+    """What the pod that was made last has left; what is no result is an error, such as that of an image."""
+    for pod in sorted(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]), reverse=True):
+        for container in pod.get("status", {}).get("containerStatuses", ()):
+            state: dict[str, Any] = container.get("state", {}).get("terminated") or {}
+            if not state:
+                continue
+            text = state.get("message", "").strip()
+            try:
+                return msgspec.json.decode(text, type=BackupResult)
+            except msgspec.MsgspecError:
+                last = text.splitlines()[-1] if text else state.get("reason", "")
+                return BackupResult(error=f"exit code {state.get('exitCode')}: {last}")
+    return None
