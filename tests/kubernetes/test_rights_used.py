@@ -226,10 +226,15 @@ class Work:
         await self.store.write_user_status(first, MusterUserStatus(1))
 
     async def with_groups(self) -> None:
+        """A ConsumerGroup, which somebody changes, and no watch has told."""
         body = {"apiVersion": "muster.dev/v1alpha1", "kind": "ConsumerGroup", "metadata": {"name": "orders"}}
         body["spec"] = {"clusterRef": {"name": self.key.name}, "group": "orders", "coordinator": "Muster"}
         admin("apply", "-n", self.key.namespace, "-f", "-", stdin=json.dumps(body))
         await self.store.load()
+        admin("annotate", "consumergroups", "--all", "-n", self.key.namespace, "by=somebody")
+        (group,) = (await self.store.observe(self.key)).groups or ()
+        with pytest.raises(ConflictError):
+            await self.store.write_group_status(group, ConsumerGroupStatus(1))
         (group,) = (await self.store.observe(self.key)).groups or ()
         await self.store.write_group_status(group, ConsumerGroupStatus(1))
 
