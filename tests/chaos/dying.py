@@ -35,8 +35,10 @@ class Dying:
 
     def install(self, owners: Mapping[Port, type]) -> None:
         for action, call in CALLS.items():
-            owner = owners[call.port]
-            setattr(owner, call.method, self._counted(action.__name__, call.belongs, getattr(owner, call.method)))
+            owner = owners.get(call.port)
+            if owner is not None:
+                counted = self._counted(action.__name__, call.belongs, getattr(owner, call.method))
+                setattr(owner, call.method, counted)
 
     def _counted(
         self, action: str, belongs: Callable[..., bool], call: Callable[..., Awaitable[Any]]
@@ -72,10 +74,12 @@ def main() -> None:
 
 def _on_kubernetes(dying: Dying) -> None:
     from muster_operator.__main__ import main as run
+    from muster_operator.kube.backups import KubeBackups
     from muster_operator.kube.store import KubeStore
     from muster_operator.kube.workload import KubeWorkload
 
-    dying.install({Port.STORE: KubeStore, Port.WORKLOAD: KubeWorkload, Port.POD: PodClient})
+    jobs = {Port.JOBS: KubeBackups}
+    dying.install({Port.STORE: KubeStore, Port.WORKLOAD: KubeWorkload, Port.POD: PodClient, **jobs})
     run()
 
 

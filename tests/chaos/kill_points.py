@@ -21,7 +21,9 @@ from muster_operator.plan.actions import (
     ReplaceVolume,
     RestartPod,
     SetFences,
+    StartBackup,
     StartMoves,
+    WriteBackupStatus,
     WriteClusterStatus,
     WriteGroupStatus,
     WritePartitionStatus,
@@ -36,6 +38,8 @@ class Port(StrEnum):
     STORE = "store"
     WORKLOAD = "workload"
     POD = "pod"
+    JOBS = "jobs"
+    """Of backups; `muster local up` has none."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ CALLS: dict[type[Action], Call] = {
     WriteUserStatus: Call(Port.STORE, "write_user_status"),
     StartMoves: Call(Port.POD, "move"),
     WriteGroupStatus: Call(Port.STORE, "write_group_status"),
+    StartBackup: Call(Port.JOBS, "start"),
+    WriteBackupStatus: Call(Port.STORE, "write_backup_status"),
 }
 """By kind of action: the call that carries it out."""
 

@@ -21,7 +21,9 @@ from muster_operator.plan.actions import (
     ReplaceVolume,
     RestartPod,
     SetFences,
+    StartBackup,
     StartMoves,
+    WriteBackupStatus,
     WriteGroupStatus,
     WriteTopicStatus,
     WriteUserStatus,
@@ -37,13 +39,16 @@ USERS = frozenset({GiveAccess.__name__, WriteUserStatus.__name__})
 """The clusters here have no MusterUsers; tests/unit/operator/test_users.py has operators and pods that begin anew."""
 GROUPS = frozenset({StartMoves.__name__, WriteGroupStatus.__name__})
 """The clusters here have no upstream; tests/unit/operator/test_groups.py has an operator that begins anew."""
+BACKUPS = frozenset({StartBackup.__name__, WriteBackupStatus.__name__})
+"""No backups are declared here."""
 
 NODES = frozenset({ReplaceVolume.__name__})
 """No node is lost here; tests/unit/operator/test_gitops_storm.py has operators die at any moment of that."""
+ELSEWHERE = RESHARDS | USERS | GROUPS | BACKUPS | NODES
 
 
 def operator_steps(run: Run, cluster: Cluster) -> None:
-    for point in (each for each in POINTS if each.action not in NOT_EMBEDDED | RESHARDS | USERS | GROUPS | NODES):
+    for point in (each for each in POINTS if each.action not in NOT_EMBEDDED | ELSEWHERE):
         [victim, other] = _victims(run, cluster)
         with run.fault(cluster, f"the operator dies {point}", *cluster.names):
             if point.action == CreatePartitions.__name__:
@@ -76,7 +81,7 @@ def _first_start(cluster: Cluster, point: Point) -> None:
 def kube_operator_steps(run: Run, cluster: KubeCluster) -> None:
     """The operator runs on this machine, and not in a pod: the kubelet would wait longer before each restart."""
     with outside_operator() as operator:
-        for point in (each for each in POINTS if each.action not in RESHARDS | USERS | GROUPS | NODES):
+        for point in (each for each in POINTS if each.action not in ELSEWHERE):
             [victim, other] = _victims(run, cluster)
             with run.fault(cluster, f"the operator dies {point}", *cluster.names):
                 operator.arm(point)

@@ -13,12 +13,18 @@ from tests.chaos.kill_points import CALLS, POINTS, Point, Port
 
 from muster_cli.local.workload import LocalWorkload
 from muster_coordinator.podapi.client import PodClient
+from muster_operator.kube.backups import KubeBackups
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import KubeWorkload
 from muster_operator.plan.actions import Action
 from muster_operator.store.sqlite import SqliteStore
 
-OWNERS = {Port.STORE: (SqliteStore, KubeStore), Port.WORKLOAD: (LocalWorkload, KubeWorkload), Port.POD: (PodClient,)}
+OWNERS = {
+    Port.STORE: (SqliteStore, KubeStore),
+    Port.WORKLOAD: (LocalWorkload, KubeWorkload),
+    Port.POD: (PodClient,),
+    Port.JOBS: (KubeBackups,),
+}
 
 THREE_ELECTIONS = """
 import asyncio, sys
