@@ -49,6 +49,10 @@ test-browser: $(STAMP) $(BROWSER)/.synced ## the pages of `muster ui` in a headl
 test-kubernetes: $(STAMP) ## the tests on a real Kubernetes (hack/localkube, or kind where Docker is)
 	@$(BIN)/python hack/run_tests.py --only kubernetes
 
+.PHONY: test-alerts
+test-alerts: $(STAMP) ## each alert fires on its fault and goes out, runbooks are run: real Kubernetes, real Prometheus (4 minutes)
+	@$(BIN)/python hack/run_tests.py --only alerts
+
 .PHONY: test-kubernetes-nodes
 test-kubernetes-nodes: $(STAMP) ## a node of three is lost, cut off, drained (hack/localkube)
 	@$(BIN)/python hack/run_tests.py --only kubernetes-nodes

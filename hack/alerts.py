@@ -41,9 +41,11 @@ def increased(counter: str, window: str) -> str:
 
 
 STATUS = "kubectl muster status $CLUSTER -n $NAMESPACE"
+ALL_STATUS = "kubectl muster status -A"
 DRAIN = "`kubectl muster drain $POD -n $NAMESPACE` takes its leaders off it meanwhile; `--undo` takes that back."
 PARTITIONS = "kubectl -n $NAMESPACE get offsetspartitions"
 CONDITIONS = "kubectl -n $NAMESPACE describe coordinatorcluster $CLUSTER"
+ALL_CONDITIONS = "kubectl -n $NAMESPACE describe coordinatorclusters"
 POD_LOG = "kubectl -n $NAMESPACE logs $POD --tail=200"
 POD_EVENTS = "kubectl -n $NAMESPACE describe pod $POD"
 OPERATOR_LOG = "kubectl -n muster-system logs deployment/muster-operator --tail=200"
@@ -99,7 +101,7 @@ LEADERSHIP = (
         "More than 100 leaderships were lost in an hour.",
         "Pods die, hang or lose one another repeatedly. One dead pod costs a failover of each partition that it led.",
         "Each failover interrupts the groups of its partition for a fraction of a second.",
-        (STATUS, CONDITIONS, "kubectl -n $NAMESPACE get pods -o wide", POD_EVENTS),
+        (ALL_STATUS, "kubectl get pods -A -l app.kubernetes.io/name=muster-coordinator -o wide"),
         "Find the pod that restarts: too little memory or CPU, a slow disk, or a node that fails. " + DRAIN,
         "No further failovers in `status.lastFailovers` of the CoordinatorCluster.",
     ),
@@ -152,7 +154,11 @@ OPERATOR = (
         "No operator of Muster is seen by Prometheus.",
         "The operator does not run, or is not scraped.",
         "Nothing. Leaders serve on, and replicas nominate themselves when a leader dies, after `nominateAfter`.",
-        ("kubectl -n muster-system get pods", OPERATOR_LOG),
+        (
+            "kubectl -n muster-system get deployments,pods",
+            "kubectl -n muster-system describe deployment muster-operator",
+            "kubectl -n muster-system get events",
+        ),
         "Start it again. If it runs, look at its PodMonitor and at the NetworkPolicy for Prometheus.",
         "`muster_operator_build_info` is there.",
     ),
@@ -165,7 +171,7 @@ OPERATOR = (
         "Reconciles of the operator fail.",
         "The operator cannot read or write what it needs, or has a defect.",
         "Nothing. Failovers may be late.",
-        (OPERATOR_LOG, CONDITIONS),
+        (POD_LOG, "kubectl get coordinatorclusters -A"),
         "`reconcile_failed` in its log has the error: rights, an API server that does not answer, or an invalid "
         "object. A traceback is a defect, and ends the operator's process: report it with the log.",
         "The counter no longer rises.",
@@ -358,8 +364,9 @@ MIRROR_AND_GATEWAY = (
         "Pod " + POD + " cannot read groups from the Kafka cluster.",
         "A partition of the upstream's `__consumer_offsets` cannot be read.",
         "Groups of Muster's go on. What is shown of Kafka's groups is old, and transactional commits wait.",
-        ("muster mirror status", POD_LOG),
-        "The problem has the reason. [Failures](failures.md#a-mirror-of-a-kafka-cluster) says what each one needs.",
+        (ALL_CONDITIONS, POD_LOG),
+        "The condition `Mirrored` has the reason. [Failures](failures.md#a-mirror-of-a-kafka-cluster) says what each "
+        "one needs.",
         "`muster_mirror_problems` is 0.",
     ),
     Alert(
@@ -370,7 +377,7 @@ MIRROR_AND_GATEWAY = (
         "A client commits at Kafka for a group that Muster coordinates.",
         "The client still uses the brokers' own addresses.",
         "The client goes on with offsets of its own, and reads records that others of its group have read.",
-        (CONDITIONS, POD_LOG),
+        (ALL_CONDITIONS, POD_LOG),
         "Find the client and give it the gateway's address.",
         "The counter no longer rises.",
     ),
@@ -424,3 +431,26 @@ GROUPS: dict[str, tuple[Alert, ...]] = {
 """The alerts by the name of their group of rules."""
 
 ALERTS: tuple[Alert, ...] = tuple(alert for group in GROUPS.values() for alert in group)
+
+TRIED = (
+    *("MusterPartitionsLeaderless", "MusterFailoversOften", "MusterPeerNotHeard", "MusterReplicasBehind"),
+    *("MusterOperatorAway", "MusterReconcileFails", "MusterCertificatesDue"),
+    *("MusterStorageNotWritable", "MusterLogNotCleaned", "MusterCommitsTimeOut", "MusterClientsRefused"),
+)
+"""Alerts whose faults tests/kubernetes/test_alerts.py makes."""
+
+NOT_TRIED: dict[str, str] = {
+    "MusterPartitionFailed": "another replica leads before a minute is over",
+    "MusterReplicasDoubled": "it takes a copy of a volume, and a second process with it",
+    "MusterReplicaDamaged": "a pod mends a flipped bit from its journal before anybody sees it",
+    "MusterArchiveBehind": "it takes a gibibyte of commits",
+    "MusterOperationErrors": "it takes a defect",
+    "MusterLoadsFail": "it takes a log that another version has written",
+    "MusterTransactionsHang": "it takes a transaction that loses its group's partition at one moment",
+    "MusterMirrorStopped": "it takes a Kafka cluster",
+    "MusterMirrorBypassed": "it takes a Kafka cluster",
+    "MusterUpstreamRefusesLogin": "it takes a Kafka cluster",
+    "MusterGatewayCutOff": "it takes a Kafka cluster",
+    "MusterGatewayRequestsWait": "it takes a Kafka cluster",
+}
+"""Why it does not make those of others, which promtool evaluates on series."""

@@ -37,6 +37,7 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/sec
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
 """
+ALERTS = "tests/kubernetes/test_alerts.py"
 ON_NODES = "tests/kubernetes/test_nodes.py"
 LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
 COMPILED_AGAIN = (
@@ -217,6 +218,20 @@ def run_kubernetes(outcome: Outcome) -> None:
         outcome.error = str(error)
 
 
+def run_alerts(outcome: Outcome) -> None:
+    """A part of the stage kubernetes."""
+    try:
+        with machine.running_cluster() as environment:
+            pytest(outcome, ALERTS, environment=environment)
+    except machine.ClusterError as error:
+        outcome.error = str(error)
+
+
+def alerts_missing() -> list[str]:
+    lacks = [] if shutil.which("prometheus") else ["rules need a Prometheus: apt-get install prometheus"]
+    return [*machine.missing(), *lacks]
+
+
 def run_kubernetes_nodes(outcome: Outcome) -> None:
     """A cluster of its own, with nodes that are lost."""
     try:
@@ -251,6 +266,7 @@ STAGES = (
     Stage("browser", run_browser, browser_missing),
     Stage("go", run_go, go_missing),
     Stage("kubernetes", run_kubernetes, machine.missing),
+    Stage("alerts", run_alerts, alerts_missing, by_default=False),
     Stage("kubernetes-nodes", run_kubernetes_nodes, machine.localkube_missing),
     Stage("kubernetes-long", run_kubernetes_long, machine.missing, by_default=False),
     Stage("pipeline-kubernetes", run_pipeline_kubernetes, machine.missing, by_default=False),

@@ -17,7 +17,7 @@ from tests.unit.kube.test_chart import REPOSITORY
 sys.path.insert(0, str(REPOSITORY / "hack"))
 
 import render_alerts  # hack/ is no package
-from alerts import ALERTS, Alert
+from alerts import ALERTS, NOT_TRIED, TRIED, Alert
 
 from muster_operator.metrics import OperatorMetrics
 
@@ -146,6 +146,8 @@ ABSENT = "MusterOperatorAway"
 def test_every_alert_has_a_fault_and_every_fault_an_alert() -> None:
     assert {*FAULTS, ABSENT} == {alert.name for alert in ALERTS}
     assert len({alert.name for alert in ALERTS}) == len(ALERTS)
+    assert {*TRIED, *NOT_TRIED} <= {alert.name for alert in ALERTS}
+    assert NOT_TRIED.keys().isdisjoint(TRIED)
 
 
 @pytest.mark.parametrize("file", render_alerts.FILES, ids=lambda file: file.name)
@@ -232,4 +234,13 @@ def test_runbook_says_of_every_alert_what_to_look_at_and_when_it_is_over() -> No
     for alert in ALERTS:
         assert alert.look
         assert all(text.endswith(".") for text in (alert.means, alert.clients, alert.do, alert.over))
-        assert set(re.findall(r"\$[A-Z]+", " ".join(alert.look))) <= {"$NAMESPACE", "$CLUSTER", "$POD"}
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda each: each.name)
+def test_commands_of_the_runbook_ask_for_nothing_that_the_alert_does_not_have(alert: Alert) -> None:
+    named = set(re.findall(r"\$[A-Z]+", " ".join(alert.look)))
+    fired = [fault.fired_labels for fault in FAULTS[alert.name]] if alert.name in FAULTS else [{}]
+    for labels in fired:
+        has = {f"${label.upper()}" for label in ("namespace", "pod") if label in labels}
+        has |= {"$CLUSTER"} if {"cluster", "exported_namespace"} <= labels.keys() else set()
+        assert named <= has
