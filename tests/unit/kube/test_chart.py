@@ -14,6 +14,7 @@ import pytest
 import yaml
 from tests.support.definitions import problems
 
+from muster_operator.api.crds import KINDS
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
 from muster_operator.kube.gateway_manifests import READY_PORT, Moving, gateway_deployment, gateway_service
 from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT, stateful_set
@@ -116,8 +117,10 @@ def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
     policy = rendered["NetworkPolicy", "muster-coordinators"]
     assert policy["metadata"]["namespace"] == "teams"
     api = next(rule for rule in policy["spec"]["ingress"] if _ports(rule) == [API_PORT])
-    operator, reader = api["from"]
+    operator, *own, reader = api["from"]
     assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "muster-system"}
+    names = ("muster-gateway", "muster-backup")
+    assert own == [{"podSelector": {"matchLabels": {NAME: each}}} for each in names]
     assert reader == {"podSelector": {"matchLabels": {"app": "spark"}}}
     gateways = rendered["NetworkPolicy", "muster-gateways"]
     assert gateways["metadata"]["namespace"] == "teams"
@@ -229,7 +232,7 @@ def test_chart_of_the_definitions_renders_them() -> None:
     assert HELM is not None
     rendered = objects(output(HELM, "template", "crds", str(REPOSITORY / "charts" / "muster-crds")))
     assert {kind for kind, _ in rendered} == {"CustomResourceDefinition"}
-    assert len(rendered) == 4
+    assert len(rendered) == len(KINDS)
 
 
 @needs_helm
