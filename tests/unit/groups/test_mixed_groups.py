@@ -347,6 +347,18 @@ def test_static_member_with_another_subscription_makes_the_group_rebalance(h: Tw
     assert kind(h) == [("PreparingRebalance", "classic")]
 
 
+def test_static_member_that_makes_the_group_classic_gets_nothing_that_another_one_has(h: TwoKinds) -> None:
+    """The other one was not told yet to give it back. It says what it has when it joins the rebalance."""
+    (other,) = classic_group(h, (0, 1))
+    h.join_consumer("a", instance_id="i")
+    h.beat("a", -2, instance_id="i")
+    joined = h.join("g", group_instance_id="i", protocols=cooperative()).response
+    assert kind(h) == [("PreparingRebalance", "classic")]
+    synced = h.sync("g", joined.generation_id, joined.member_id, group_instance_id="i")
+    assert (synced.code, synced.response.assignment) == (ErrorCode.REBALANCE_IN_PROGRESS, b"")
+    assert h.heartbeat("g", 1, other) in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+
+
 # -- settings and bytes -----------------------------------------------------------------------------------------------
 
 

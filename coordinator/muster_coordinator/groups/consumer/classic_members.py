@@ -175,7 +175,8 @@ class _Join(Step):
         owned: tuple[TopicPartitions, ...],
         downgrade: Downgrade,
     ) -> Current:
-        """Without a rebalance, if the assignment that there is holds."""
+        """Without a rebalance, if the assignment that there is holds, and everybody has come to it. (Kafka gives out
+        what is meant for the members in any case; this one would get what another one still reads.)"""
         group, effects = self._group, self._effects
         rebalance = group.target_epoch < epoch
         current = member.current
@@ -185,7 +186,7 @@ class _Join(Step):
         for _, _, change in (*group.records(), *effects.records):
             assert isinstance(change, ConsumerGroupRecord)
             after.replay(change)
-        downgrade(after, rebalance, effects)
+        downgrade(after, rebalance or not _is_settled(after), effects)
         return current
 
     def _start_timers(self, member_id: str, value: ConsumerGroupMemberValue) -> None:
@@ -195,6 +196,11 @@ class _Join(Step):
         effects.cancel_timer(rebalance_timer(group_id, member_id))
         effects.set_timer(session_timer(group_id, member_id), self._request.session_timeout_ms)
         effects.set_timer(sync_timer(group_id, member_id), max(value.rebalance_timeout_ms, 0))
+
+
+def _is_settled(group: ConsumerGroup) -> bool:
+    """Whether every member has what is meant for it, and nothing to give back."""
+    return all(group.current_of(member_id).is_at(group.target_epoch) for member_id in group.members)
 
 
 def _with_ids(partitions: Partitions, topics: ConsumerTopics) -> tuple[TopicPartitions, ...]:
