@@ -415,3 +415,37 @@ async def test_cut_of_some_pods_is_none(cluster: LocalCluster, load: Load, monke
     monkeypatch.undo()
     async with new_session() as http:
         assert (await take_cut(GivenPods(addresses, time.time() + 60, None), http)).pods == 3
+
+
+def test_pods_come_up_on_volumes_that_were_restored_each_by_itself(
+    cluster: LocalCluster, load: Load, tmp_path: Path
+) -> None:
+    """As on Kubernetes: no record says who leads, so the operator takes sets, epochs and layout from the volumes."""
+    store, whole, again = str(tmp_path / "store"), tmp_path / "whole", tmp_path / "again"
+    before = load.known()
+    backup_id = create(cluster, store)
+    after = load.known()
+    load.stop()
+    lost = {line["partition"]: line["epoch"] for line in cluster.status()["partitions"]}
+    cluster.__exit__()
+    common = ("restore", "--store", store, "--backup", backup_id, "--pods", "3")
+    assert muster(*common, "--data-dir", str(whole)).returncode == 0
+
+    def files(root: Path) -> dict[str, int]:
+        return {str(each.relative_to(root)): each.stat().st_size for each in root.rglob("*") if each.is_file()}
+
+    for pod in range(3):
+        volume = again / "pods" / f"muster-{pod}"
+        volume.with_name(f"muster-{pod}.partial").mkdir(parents=True)  # an interrupted run has left it
+        alone = (*common, "--volume", str(volume), "--pod", str(pod))
+        assert muster(*alone).returncode == 0
+        # Log ids and times are other ones, of the same length.
+        assert files(volume) == files(whole / "pods" / f"muster-{pod}")
+        refused = muster(*alone)
+        assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
+    assert not list(again.rglob("*.partial"))
+    with LocalCluster(again, *SHAPE) as instance:
+        check(instance.wait_ready(), before, after, load.aborted)
+        epochs = {line["partition"]: line["epoch"] for line in instance.status()["partitions"]}
+        assert epochs.keys() == lost.keys()
+        assert all(epochs[partition] > lost[partition] for partition in lost)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Consumer, TopicPartition
-from tests.support.kube import custom_resources, kubectl
+from tests.support.kube import REPOSITORY, custom_resources, kubectl
 from tests.support.muster_cluster import MusterCluster, wait_until
 
 __all__ = ["custom_resources"]
@@ -163,3 +163,42 @@ def test_backup_that_fails_is_a_condition_until_one_is_made(namespace: str) -> N
     assert "s3://nowhere/muster-backups/old" in message
     schedule(claim="backups", s3=None)
     wait_until(lambda: "BackupFailed" not in conditions(), "a backup is made again", JOB_S)
+
+
+def test_deleted_cluster_comes_back_from_its_backup_with_the_offsets_of_the_cut(namespace: str) -> None:
+    """All its objects and volumes are deleted. The operator leaves the volumes alone while they are being made."""
+    cluster = MusterCluster(namespace, "old")
+    cut = commit(cluster, 2_000)
+    backup = backed_up("last")["backup"]
+    commit(cluster, 3_000)
+    was = get("coordinatorcluster", "old")["status"]["clusterId"]
+    epochs = {index: each.epoch for index, each in cluster.partitions().items()}
+    kubectl("-n", namespace, "delete", "offsetstopics,coordinatorclusters", "--all", "--wait")
+    volumes = ("-n", namespace, "get", "pvc", "-o", "name")
+    wait_until(lambda: kubectl(*volumes).stdout.split() == ["persistentvolumeclaim/backups"], "volumes go", JOB_S)
+
+    text = (REPOSITORY / "config" / "backup" / "restore.yaml").read_text(encoding="utf-8")
+    for before, after in (
+        ("20261128T091702Z-abcdef", backup),
+        ("name: muster\n", "name: old\n"),
+        ("muster.dev/cluster: muster,", "muster.dev/cluster: old,"),
+        ("/backups/muster", "/backups/old"),
+        ("claimName: muster-backups", "claimName: backups"),
+        ("storage: 10Gi", "storage: 1Gi"),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=text)
+    apply(*declared("old"))
+    kubectl("-n", namespace, "rollout", "status", "statefulset/old", f"--timeout={JOB_S:.0f}s", timeout_s=JOB_S + 10)
+    conditions = ("-n", namespace, "get", "coordinatorcluster", "old", "-o", "jsonpath={.status.conditions[*].reason}")
+    wait_until(lambda: "NameConflict" in kubectl(*conditions).stdout, "the operator waits", JOB_S)
+    kubectl("-n", namespace, "delete", "statefulset/old", "--cascade=foreground", "--wait")
+
+    cluster.wait_ready(240)
+    assert get("coordinatorcluster", "old")["status"]["clusterId"] == was
+    assert committed(cluster) == cut
+    led = cluster.partitions()
+    assert led.keys() == epochs.keys()
+    assert all(led[index].epoch > epochs[index] for index in epochs)
+    commit(cluster, 4_000)

@@ -248,32 +248,59 @@ def _print_json(value: object) -> None:
 @click.command()
 @STORE
 @click.option("--backup", "asked", metavar="ID", default="latest", help="Which one; 'latest': the newest.")
+@click.option("--data-dir", "target", metavar="DIR", type=click.Path(path_type=Path), help="Made by the restore.")
 @click.option(
-    "--data-dir", "target", metavar="DIR", type=click.Path(path_type=Path), required=True, help="Made by the restore."
+    "--volume",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Made by the restore: the data directory of one pod on Kubernetes, with its share of the logs.",
 )
+@click.option("--pod", type=click.IntRange(0, 99), help="With --volume: the number at the end of the pod's name.")
 @click.option("--pods", type=click.IntRange(1, 100), show_default="as there were", help="Pods to spread logs over.")
 @click.option("--dry-run", is_flag=True, help="Verify everything and say what there would be; write nothing.")
 @JSON
-def restore(address: str, asked: str, target: Path, pods: int | None, dry_run: bool, as_json: bool) -> None:
-    """Make a data directory from a backup, to be started with `muster local up`.
+def restore(
+    address: str,
+    asked: str,
+    target: Path | None,
+    volume: Path | None,
+    pod: int | None,
+    pods: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make a data directory from a backup, to be started with `muster local up`, or the volume of a pod on Kubernetes.
 
     Verifies the backup first, and refuses one that is not as it was written. Kafka cluster id and epochs go on.
     Transactions that were open at the cut are aborted, and their producers fenced. Nothing is overwritten.
     """
+    root = target or volume
+    if root is None or (target is not None and volume is not None):
+        raise CliUsageError("give one of --data-dir and --volume")
+    if (volume is None) != (pod is None):
+        raise CliUsageError("--volume and --pod go together")
+    if volume is not None and asked == "latest":
+        raise CliUsageError("--volume needs the id of a --backup: all pods must have the same one")
     from muster_cli.backup.addresses import open_store
     from muster_cli.backup.catalog import read_catalog
-    from muster_cli.backup.restore import check_restore, run_restore
+    from muster_cli.backup.restore import check_restore, restore_volume, run_restore
     from muster_cli.local.data_dir import DataDir
 
-    store, data = open_store(address), DataDir(target)
+    store = open_store(address)
     catalog = read_catalog(store)
     found = catalog.find(asked)
+    number, now_ms = pods or found.pods, time.time_ns() // 1_000_000
+    if pod is not None and pod >= number:
+        raise CliUsageError(f"--pod {pod}: of {number} pods the last one is {number - 1}")
     with amounts() as progress:
         if dry_run:
-            check_restore(store, catalog, found, data, progress)
-            _tell_plan(found, pods or found.pods, data.root, as_json=as_json)
+            check_restore(store, catalog, found, root, progress)
+            _tell_plan(found, number, root, as_json=as_json)
             return
-        done = run_restore(store, catalog, found, data, pods or found.pods, time.time_ns() // 1_000_000, progress)
+        if pod is not None:
+            done = restore_volume(store, catalog, found, root, pod, number, now_ms, progress)
+        else:
+            done = run_restore(store, catalog, found, DataDir(root), number, now_ms, progress)
     if as_json:
         _print_json(msgspec.to_builtins(done))
         return
@@ -283,4 +310,5 @@ def restore(address: str, asked: str, target: Path, pods: int | None, dry_run: b
         click.echo(
             f"aborted: {len(done.open_transactions)} open transactions ({some}), {done.markers} that began later"
         )
-    click.echo(f"muster local up --data-dir {data.root}")
+    if volume is None:
+        click.echo(f"muster local up --data-dir {root}")

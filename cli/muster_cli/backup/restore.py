@@ -1,4 +1,4 @@
-"""`muster restore`: a new data directory of an embedded instance from a backup.
+"""`muster restore`: a new data directory of an embedded instance, or of one pod on Kubernetes, from a backup.
 
 Everything is verified first. Then each log is written into the directory of one pod, up to the cut; it gets a new log
 id, and a leader-change record that names this log as the only replica, in an epoch above all that the lost cluster has
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,31 +73,59 @@ def run_restore(
     store: Store, catalog: Catalog, backup: Backup, data: DataDir, pods: int, now_ms: int, progress: Amount
 ) -> Restored:
     """Make the data directory. Blocks. Raises CliError."""
-    check_restore(store, catalog, backup, data, progress)
-    making = DataDir(data.root.with_name(data.root.name + ".partial"))
+    check_restore(store, catalog, backup, data.root, progress)
+    making = DataDir(_partial(data.root))
     if making.root.exists():
         raise CliError(f"{making.root} is left of an interrupted run: remove it")
-    try:
+    with _made(making.root, data.root, backup):
         making.create()
-        restored = _Restore(store, backup, making, pods, now_ms).run(progress)
+        places = {name: making.pod(name) for name in (_name(number) for number in range(pods))}
+        restored = _Restore(store, backup, places, pods, now_ms).run(progress)
         asyncio.run(declare_logs(making, pods, _topics(backup)))
-        making.root.rename(data.root)
-    except (DamagedLogError, CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
-        shutil.rmtree(making.root, ignore_errors=True)
-        raise CliError(f"{backup.id} cannot be restored: {error}") from error
-    except OSError as error:
-        shutil.rmtree(making.root, ignore_errors=True)
-        raise CliError(f"{error.filename or making.root}: {error.strerror or error}") from error
-    except CliError:
-        shutil.rmtree(making.root, ignore_errors=True)
-        raise
     return restored
 
 
-def check_restore(store: Store, catalog: Catalog, backup: Backup, data: DataDir, progress: Amount) -> None:
+def restore_volume(
+    store: Store, catalog: Catalog, backup: Backup, root: Path, pod: int, pods: int, now_ms: int, progress: Amount
+) -> Restored:
+    """Make the data directory of pod number `pod` of `pods`, which has its share of the logs. Blocks. Raises CliError.
+    What an interrupted run has left is made anew: nobody else works on the volume.
+    """
+    check_restore(store, catalog, backup, root, progress)
+    shutil.rmtree(_partial(root), ignore_errors=True)
+    with _made(_partial(root), root, backup):
+        return _Restore(store, backup, {_name(pod): _partial(root)}, pods, now_ms).run(progress)
+
+
+def _name(pod: int) -> str:
+    return f"{CLUSTER.name}-{pod}"
+
+
+def _partial(root: Path) -> Path:
+    return root.with_name(root.name + ".partial")
+
+
+@contextmanager
+def _made(making: Path, root: Path, backup: Backup) -> Iterator[None]:
+    """Give `making` its name `root` when all of it is there, and remove it if that fails. Raises CliError."""
+    try:
+        yield
+        making.rename(root)
+    except (DamagedLogError, CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
+        shutil.rmtree(making, ignore_errors=True)
+        raise CliError(f"{backup.id} cannot be restored: {error}") from error
+    except OSError as error:
+        shutil.rmtree(making, ignore_errors=True)
+        raise CliError(f"{error.filename or making}: {error.strerror or error}") from error
+    except CliError:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+
+
+def check_restore(store: Store, catalog: Catalog, backup: Backup, root: Path, progress: Amount) -> None:
     """Raises CliError: something is there already, or the store is not as it was written."""
-    if data.root.exists() and any(data.root.iterdir()):
-        raise CliError(f"{data.root} is not empty: a restore makes a new data directory and overwrites nothing")
+    if root.exists() and any(root.iterdir()):
+        raise CliError(f"{root} is not empty: a restore makes a new data directory and overwrites nothing")
     found = verify(store, catalog, [backup], progress)
     if found.problems:
         told = "; ".join(str(each) for each in found.problems[:5])
@@ -104,10 +133,12 @@ def check_restore(store: Store, catalog: Catalog, backup: Backup, data: DataDir,
 
 
 class _Restore:
-    def __init__(self, store: Store, backup: Backup, data: DataDir, pods: int, now_ms: int) -> None:
+    """Writes the logs of the pods in `places` (the data directory of each, by name), of `pods` that there are."""
+
+    def __init__(self, store: Store, backup: Backup, places: Mapping[str, Path], pods: int, now_ms: int) -> None:
         self._store = store
         self._backup = backup
-        self._data = data
+        self._places = places
         self._pods = pods
         self._now_ms = now_ms
         self._marked_later: set[tuple[int, int]] = set()
@@ -121,20 +152,25 @@ class _Restore:
             progress("logs written", done, len(cuts))
             self._log(cut)
         progress("logs written", len(cuts), len(cuts))
-        for number in range(self._pods):
-            self._remember(self._data.pod(f"{CLUSTER.name}-{number}"))
+        for pod in self._places.values():
+            self._remember(pod)
+        written = [cut for cut in cuts if pod_of(cut.number, self._pods) in self._places]
         return Restored(
             self._backup.id,
             self._backup.cluster_id,
-            len(cuts),
-            self._backup.size,
+            len(written),
+            sum(segment.size for cut in written for segment in cut.segments),
             tuple(sorted(self._open)),
             self._markers,
         )
 
     def _log(self, cut: PartitionCut) -> None:
         disk = OsDisk()
-        pod = self._data.pod(pod_of(cut.number, self._pods))
+        pod = self._places.get(pod_of(cut.number, self._pods))
+        if pod is None:
+            if topic_of(cut.number) is TRANSACTIONS:
+                self._transactions(cut, self._stored(cut))
+            return
         directory = partition_directory(pod, cut.number)
         disk.mkdir(pod)
         disk.mkdir(directory)
@@ -162,10 +198,7 @@ class _Restore:
 
     def _fence(self, cut: PartitionCut, batches: Iterator[RecordBatch], appender: _Appender) -> None:
         if topic_of(cut.number) is TRANSACTIONS:
-            transactions = Transactions(index_of(cut.number))
-            for batch in batches:
-                transactions.take(batch)
-            self._marked_later |= marked_later(transactions.values.values())
+            transactions = self._transactions(cut, batches)
             self._open += transactions.open
             for records in split_records(transactions.fenced(self._now_ms), BATCH_BYTES):
                 appender.append(records)
@@ -179,6 +212,18 @@ class _Restore:
                 marker = encode_end_txn_marker(EndTxnMarker(committed=False, coordinator_epoch=_NO_COORDINATOR_EPOCH))
                 appender.append([marker], control=True, producer_id=producer_id, producer_epoch=producer_epoch)
                 self._markers += 1
+
+    def _transactions(self, cut: PartitionCut, batches: Iterator[RecordBatch]) -> Transactions:
+        transactions = Transactions(index_of(cut.number))
+        for batch in batches:
+            transactions.take(batch)
+        self._marked_later |= marked_later(transactions.values.values())
+        return transactions
+
+    def _stored(self, cut: PartitionCut) -> Iterator[RecordBatch]:
+        """The batches up to the cut, of a log that is another pod's."""
+        for segment in cut.segments:
+            yield from iter_batches(b"".join(self._store.read(segment.name)))
 
     def _remember(self, pod: Path) -> None:
         """Have the volume of a pod know which Kafka cluster it is of, and its layout."""

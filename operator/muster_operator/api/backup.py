@@ -158,7 +158,7 @@ class MusterBackupStatus(msgspec.Struct, frozen=True, rename="camel", omit_defau
     job: Annotated[str, Meta(description="Name of the Job.")] = ""
     started: Annotated[str, Meta(description="When the Job was made.")] = ""
     finished: Annotated[str, Meta(description="When the Job ended.")] = ""
-    backup: Annotated[str, Meta(description="Id of the backup, for `muster restore --backup` and restoreFrom.")] = ""
+    backup: Annotated[str, Meta(description="Id of the backup, for `muster restore --backup`.")] = ""
     taken: Annotated[str, Meta(description="The moment that the backup shows: the cut.")] = ""
     bytes: Annotated[int, Meta(description="Size of the backup.")] = 0
     sent: Annotated[int, Meta(description="Bytes of it that the store did not have.")] = 0
