@@ -29,15 +29,10 @@ from muster_operator.api.cluster import (
     CoordinatorCluster,
     CoordinatorClusterSpec,
     CoordinatorClusterStatus,
-    DeclaredTopic,
-    Failover,
     FailoverRecord,
-    Listener,
     ListenerStatus,
-    Rollout,
-    Security,
-    Storage,
 )
+from muster_operator.api.cluster_parts import DeclaredTopic, Failover, Listener, Rollout, Security, Storage
 from muster_operator.api.consumer_group import ConsumerGroup, ConsumerGroupSpec, ConsumerGroupStatus, GroupMove
 from muster_operator.api.leadership import LeadershipRecord, Leaderships, Replica
 from muster_operator.api.meta import (

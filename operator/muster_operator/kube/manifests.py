@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from muster_operator.api.cluster import ArchiveStorage
+from muster_operator.api.cluster_parts import ArchiveStorage
 from muster_operator.api.models import GROUP, CoordinatorCluster, PodTemplate, Storage
 from muster_operator.kube.objects import PART_OF, owned_by
 from muster_operator.kube.pod_parts import mounts, placement, pod_security, spread, volumes

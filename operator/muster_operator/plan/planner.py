@@ -21,12 +21,8 @@ from muster_operator.api.models import (
 )
 from muster_operator.plan.actions import (
     Action,
-    CreatePartitions,
-    CreateReplicas,
     RecordLeadership,
     RecordReshard,
-    Refresh,
-    RemoveReplicas,
     WriteClusterStatus,
     WritePartitionStatus,
     WriteTopicStatus,
@@ -41,9 +37,10 @@ from muster_operator.plan.hibernate import hibernate
 from muster_operator.plan.identity import Identity, identify, lost_layout, without_strangers
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topics, sort_objects, used_topics
-from muster_operator.plan.observation import CallKind, Observation, PodView
+from muster_operator.plan.observation import Observation, PodView
 from muster_operator.plan.placement import absent_pods, place_new, too_few_pods
 from muster_operator.plan.record import next_record
+from muster_operator.plan.replicas import missing_partitions, new_replicas, refreshes, removals
 from muster_operator.plan.reshard import (
     dropped,
     epochs_above,
@@ -56,7 +53,7 @@ from muster_operator.plan.reshard import (
 )
 from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
-from muster_operator.plan.set_change import copies_of, removable
+from muster_operator.plan.set_change import copies_of
 from muster_operator.plan.spread import Share, firsts, shares, verdict_of_moves
 from muster_operator.plan.status import (
     cluster_status,
@@ -176,10 +173,10 @@ def _plan(seen: Observation, time: str) -> tuple[Action, ...]:
         *(RecordReshard(each.topic, each.resharded) for each in plans if each.resharded and not each.record),
         *(fence for topic in topics for fence in set_fences(seen, topic)),
         *(removal for topic in topics for removal in dropped(seen, topic)),
-        *(action for topic in topics for action in _missing(topic, objects)),
-        *(action for topic in topics for action in _replicas(seen, topic, decisions)),
-        *_removals(seen, objects, decisions),
-        *_refreshes(seen, decisions),
+        *(action for topic in topics for action in missing_partitions(topic, objects)),
+        *(action for topic in topics for action in new_replicas(seen, topic, decisions)),
+        *removals(seen, objects, decisions),
+        *refreshes(seen, decisions),
         *restart(seen, emptying, expected, statuses),
         *(() if any(each.record for each in plans) else replace_volume(seen, topics, statuses)),
         *refusals,
@@ -363,49 +360,6 @@ def _decide(
 def _with_conditions(seen: Observation, record: OffsetsPartition, decided: Decision, time: str) -> Decision:
     damage = damage_of(record.spec.index, seen.pods)
     return with_fields(decided, status=partition_status(record, decided.status, decided.message, time, damage))
-
-
-def _missing(topic: OffsetsTopic, objects: Objects) -> Iterator[Action]:
-    missing = tuple(index for index in indexes(topic) if index not in objects.recorded)
-    if missing:
-        yield CreatePartitions(topic, missing)
-
-
-def _replicas(seen: Observation, topic: OffsetsTopic, decisions: Mapping[int, Decision]) -> Iterator[Action]:
-    creating = {
-        index: decision.create_on
-        for index, decision in decisions.items()
-        if decision.create_on and index in topic.numbers
-    }
-    for pod in seen.pods if creating else ():
-        indexes = tuple(index for index, pods in creating.items() if pod.name in pods)
-        if indexes and (CallKind.CREATE, pod.name) not in seen.busy:
-            yield CreateReplicas(pod.name, indexes, topic.spec.segment_bytes)
-
-
-def _removals(seen: Observation, objects: Objects, decisions: Mapping[int, Decision]) -> Iterator[Action]:
-    """Delete the logs of replicas that left, as recorded: the leader's log names only the present set, and that set is
-    committed.
-    """
-    left = [
-        (index, decision.status)
-        for index, decision in decisions.items()
-        if decision.elect is None and objects.recorded[index].status.left
-    ]
-    for pod in seen.pods if left else ():
-        removals = [
-            (index, view.log_id, status.led_epoch)
-            for index, status in left
-            if (view := pod.replicas.get(index)) is not None and removable(status, pod.name, view)
-        ]
-        if removals and pod.is_up and (CallKind.REMOVE, pod.name) not in seen.busy:
-            yield RemoveReplicas(pod.name, tuple(removals))
-
-
-def _refreshes(seen: Observation, decisions: Mapping[int, Decision]) -> Iterator[Action]:
-    for pod in sorted({decision.refresh for decision in decisions.values() if decision.refresh}):
-        if (CallKind.REFRESH, pod) not in seen.busy:
-            yield Refresh(pod)
 
 
 def _cluster(

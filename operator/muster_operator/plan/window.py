@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from muster_operator.api.cluster import DAYS, Window
+from muster_operator.api.cluster_parts import DAYS, Window
 
 _A_WEEK_AND_A_DAY = range(-1, 8)
 """From a window that began yesterday to the one in a week."""

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from muster_operator.api.cluster import Window
+from muster_operator.api.cluster_parts import Window
 from muster_operator.plan.window import opens
 
 BERLIN = "Europe/Berlin"
