@@ -51,6 +51,7 @@ ROWS = {
         ("Partitions and failovers", r"leaderless|partitions$|failover|election"),
         ("The operator itself", r"reconcile|queue|cas_conflicts|last_success|heard|build_info|replicas_removed"),
         ("Pods and certificates", r"pod_call|certificates"),
+        ("Backups", r"backup"),
     ),
 }
 """The rows of each table's dashboard: a title, and a pattern. A metric is in the first row whose pattern fits."""
