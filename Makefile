@@ -71,7 +71,7 @@ conformance: $(STAMP) ## the same requests to Muster and to a real Kafka, KAFKA=
 
 SEEDS ?= 200
 .PHONY: simulate
-simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n from FIRST=k on (ONLY=transactions, operators or consumers), or SEED=k again with its trace
+simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n from FIRST=k on (ONLY=transactions, operators, consumers or mixed), or SEED=k again with its trace
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(WITH),--with "$(WITH)") $(if $(FAULT),--fault "$(FAULT)") $(if $(ONLY),--only $(ONLY))
 

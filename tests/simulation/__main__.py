@@ -3,7 +3,7 @@
 A failing seed prints itself, the commit, all drawn options, and the smallest options with which the same check fails;
 `WITH="name=value ..."` runs a seed again with these. `FAULT="no seal"` plants one of ``faults.FAULTS``, to see what a
 failure looks like. `ONLY=transactions` runs as many seeds of both coordinators, `ONLY=operators` of real operators,
-`ONLY=consumers` of consumers of the new protocol.
+`ONLY=consumers` of consumers of the new protocol, `ONLY=mixed` of groups with members of both.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ KINDS: dict[str, Callable[[int], bool]] = {
     "operators": lambda seed: draw(seed).operating,
     "transactions": lambda seed: draw(seed).coordinators > 0,
     "consumers": lambda seed: draw(seed).consumers > 0,
+    "mixed": lambda seed: draw(seed).mixed > 0,
 }
 TRACE_LINES = 60
 PROGRESS_EVERY = 500

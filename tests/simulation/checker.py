@@ -26,7 +26,7 @@ from tests.simulation.world import Violation
 
 from muster_coordinator.groups.coordinator import DurableState
 from muster_coordinator.records.batch import RecordBatch
-from muster_coordinator.records.consumer_group import ConsumerGroupRecord
+from muster_coordinator.records.consumer_group import ConsumerGroupMetadataValue, ConsumerGroupRecord
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.records.transaction_log import TransactionRecord
@@ -196,12 +196,19 @@ class Checker:
         for change, offset, _ in decode_batch(batch.data).changes:
             self._follow_tombstone(change, offset, batch.epoch)
             if isinstance(change, GroupMetadataRecord):
+                if change.value is not None:
+                    self._partition.consumers.became_classic(change.group_id, change.value, batch.epoch)
                 self._partition.members.committed(change.group_id, change.value, batch.epoch)
             elif isinstance(change, OffsetCommitRecord) and change.value is not None:
                 self._follow_offset(change, batch)
             elif isinstance(change, ConsumerGroupRecord):
                 self._partition.consumers.committed(change, batch.epoch)
-        self._partition.consumers.batch_ends()
+                if isinstance(change.value, ConsumerGroupMetadataValue):
+                    upgraded = self._partition.members.became_consumers(change.group_id, change.value.epoch)
+                    self._partition.consumers.changes[change.group_id] += upgraded
+        self._partition.members.batch_ends(batch.epoch)
+        changes = self._partition.consumers.batch_ends(batch.epoch)
+        self._partition.world.injected[Injected.KIND_CHANGED] += changes
         self._reference.replay(batch)
         if batch.end_offset % STATE_EVERY == 0:
             self._states[batch.end_offset] = self._reference.state()

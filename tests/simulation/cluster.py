@@ -33,7 +33,7 @@ class Partition:
         self.world = world
         self.transactions = transactions
         self.members = Members()
-        self.consumers = ConsumerLog()
+        self.consumers = ConsumerLog(self.members.removed)
         self.checker = Checker(self)
         self.statements = Statements()
         self.replicas: dict[str, HostedReplica] = {}

@@ -65,6 +65,8 @@ class Injected(StrEnum):
     MEMBER_STALLED = "member that stalled, and went on"
     MEMBER_HUNG = "member that hung in a rebalance"
     SUBSCRIPTION_CHANGED = "change of a subscription"
+    PROTOCOL_CHANGED = "member that came back by the other protocol"
+    KIND_CHANGED = "group with members that became one of the other kind"
     LATE_COMMIT = "commit with an epoch that is not good for it"
     PIPELINED = "request behind others that wait"
     TWO_OPERATORS = "write of one operator behind another's"

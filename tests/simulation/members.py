@@ -8,13 +8,16 @@ the same. Members whose SyncGroup was answered are in the committed log: ``synce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.world import Violation
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.consumer_groups import JOINING_EPOCH, ConsumerGroupHeartbeatRequest
 from muster_coordinator.state_machine import TimerKey
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from muster_coordinator.groups.classic_group import ClassicGroup
     from muster_coordinator.records.group_metadata import GroupMetadataValue
 
-__all__ = ["LiveGroups", "Members"]
+__all__ = ["LiveGroups", "Members", "takes_place_of"]
 
 SESSION_MS = 600
 REBALANCE_MS = 400
@@ -39,6 +42,9 @@ class Members:
 
     def __init__(self) -> None:
         self.removed: set[tuple[str, str, int]] = set()  # (group, member, epoch of the leader that removed it)
+        self.removals: Counter[tuple[str, str]] = Counter()  # of a member, by committed records
+        self.missed: set[tuple[str, str, int]] = set()  # (group, static member, generation for which it did not join)
+        self._left: dict[str, tuple[int, set[str]]] = {}  # generation and members of groups that ended in this batch
         self._recorded: dict[str, tuple[GroupMetadataValue, set[str]]] = {}
         self._ever: set[tuple[str, str, int]] = set()  # (group, member, generation) that a committed record had
 
@@ -46,24 +52,51 @@ class Members:
         """The committed log begins anew: a person allowed loss."""
         self._recorded.clear()
         self._ever.clear()
+        self._left.clear()
 
     def committed(self, group: str, value: GroupMetadataValue | None, epoch: int) -> None:
         """The next record of ``group`` in the committed log was written in ``epoch``."""
-        before, members_before = self._recorded.get(group, (None, set()))
+        before, members_before = self._recorded.pop(group, (None, set()))
         members = set() if value is None else {one.member_id for one in value.members}
         if before is not None and members_before:
-            gone = sorted(one for one in members_before - members if (group, one, epoch) not in self.removed)
-            if gone:
-                raise Violation(f"{group} forgot {gone} of generation {before.generation} in epoch {epoch}")
-            if value is None or value.generation < before.generation:
+            if value is None:
+                self._left[group] = before.generation, members_before
+                return
+            self._removes(group, members_before - members, before.generation, epoch)
+            if value.generation < before.generation:
                 raise Violation(f"{group} went from generation {before.generation} to {value} in epoch {epoch}")
-            if value.generation == before.generation and members != members_before:
+            if value.generation == before.generation and _instances(value) != _instances(before):
                 raise Violation(f"{group} has two memberships in generation {value.generation}")
-        if value is None:
-            self._recorded.pop(group, None)
-        else:
+        if value is not None:
             self._recorded[group] = value, members
             self._ever.update((group, member, value.generation) for member in members)
+            self._misses(group, members, value.generation)
+
+    def _misses(self, group: str, members: set[str], generation: int) -> None:
+        """Static members stay without having joined, and the leader gives what they had to others."""
+        for member in sorted(members):
+            if (group, member, generation) in self.missed:
+                self.missed.remove((group, member, generation))
+                self.removals[group, member] += 1
+
+    def _removes(self, group: str, left: set[str], generation: int, epoch: int) -> None:
+        gone = sorted(one for one in left if (group, one, epoch) not in self.removed)
+        if gone:
+            raise Violation(f"{group} forgot {gone} of generation {generation} in epoch {epoch}")
+        self.removals.update((group, one) for one in left)
+
+    def became_consumers(self, group: str, epoch: int) -> bool:
+        """Whether a classic group with members ended in this batch, which goes on as a consumer group of `epoch`."""
+        generation, members = self._left.pop(group, (-1, set()))
+        if epoch < generation:
+            raise Violation(f"{group} becomes a consumer group of epoch {epoch}, after generation {generation}")
+        self._misses(group, members, epoch)
+        return bool(members)
+
+    def batch_ends(self, epoch: int) -> None:
+        """All records of an operation are there: a group that has members is not simply gone."""
+        for group, (generation, members) in self._left.items():
+            raise Violation(f"{group} of generation {generation} is removed with {sorted(members)} in epoch {epoch}")
 
     def synced(self, group: str, member: str, generation: int) -> None:
         """SyncGroup of this member was answered with its assignment. The group may have gone on since."""
@@ -71,11 +104,13 @@ class Members:
             value = self._recorded.get(group)
             raise Violation(f"{group} assigned to {member} in {generation}, committed is {value}")
 
-    def answered(self, message: Any, response: Any, epoch: int, live_generation: int) -> None:
-        """A leader of `epoch`, whose group has this generation now (-1: there is none), answers a client."""
+    def answered(self, message: Any, response: Any, epoch: int, live_generation: int, reached: int = -1) -> None:
+        """A leader of `epoch`, whose group has this generation now (-1: there is none), answers a client. `reached`:
+        epoch of the member in a consumer group, if it was in one."""
         match message, response:
             case m.SyncGroupRequest(), m.SyncGroupResponse(error_code=ErrorCode.NONE):
-                self.synced(message.group_id, message.member_id, message.generation_id)
+                if reached < message.generation_id:
+                    self.synced(message.group_id, message.member_id, message.generation_id)
             case ((m.SyncGroupRequest() | m.HeartbeatRequest()), _):
                 self._may_turn_away(message, epoch, response.error_code, live_generation)
             case m.OffsetCommitRequest(), m.OffsetCommitResponse() if message.member_id:
@@ -99,6 +134,33 @@ class Members:
             raise Violation(f"{group} turned {member} of generation {generation} away in epoch {epoch}")
         if code == ErrorCode.ILLEGAL_GENERATION and live_generation <= generation:
             raise Violation(f"{group} told {member} in epoch {epoch} that its generation {generation} is over")
+
+
+def _instances(value: GroupMetadataValue) -> set[str]:
+    """Members, a static one by its instance: another one may take its place."""
+    return {one.group_instance_id or one.member_id for one in value.members}
+
+
+def takes_place_of(message: Any, instance: str) -> bool:
+    """Whether `message` is the join, or the leave, of a member of this instance."""
+    match message:
+        case m.JoinGroupRequest():
+            return message.group_instance_id == instance and not message.member_id
+        case ConsumerGroupHeartbeatRequest():
+            return message.instance_id == instance and message.member_epoch == JOINING_EPOCH
+        case m.LeaveGroupRequest():
+            return any(one.group_instance_id == instance for one in message.members)
+        case _:
+            return False
+
+
+class Before(NamedTuple):
+    """A classic group before an operation. `members`: with the instance ids of static ones; `absent`: who waits for no
+    answer to a JoinGroup."""
+
+    state: GroupState | None
+    members: dict[str, str | None]
+    absent: list[str]
 
 
 class LiveGroups:
@@ -134,20 +196,38 @@ class LiveGroups:
                 return
         self._heard[message.group_id, message.member_id] = self._shard.monotonic_ms()
 
-    def before(self, group_id: str) -> tuple[GroupState | None, list[str]]:
+    def before(self, group_id: str) -> Before:
         group = self._group(group_id)
-        return (None, []) if group is None else (group.state, list(group.members))
+        if group is None:
+            return Before(None, {}, [])
+        absent = [name for name, member in group.members.items() if member.join_token is None]
+        instances = {name: member.group_instance_id for name, member in group.members.items()}
+        return Before(group.state, instances, absent)
 
-    def after(self, group_id: str, was: tuple[GroupState | None, list[str]], message: Any, timer: TimerKey) -> None:
-        """``message`` or ``timer`` was handled; the other one is empty."""
+    def after(
+        self,
+        group_id: str,
+        was: Before,
+        message: Any,
+        timer: TimerKey,
+        consumers: Collection[str] = (),
+    ) -> None:
+        """``message`` or ``timer`` was handled; the other one is empty. `consumers`: members of the consumer group
+        that it was before, if it was one."""
         group = self._group(group_id)
-        state, members = was
+        state, members, absent = was
         now = [] if group is None else group.members
-        for member in members:
-            if member not in now:
-                self._explain(group_id, member, message, timer)
+        upgraded = self._shard.consumers.groups.get(group_id)
+        others = () if upgraded is None else upgraded.members
+        self._heard.update(((group_id, member), self._shard.monotonic_ms()) for member in now if member in consumers)
+        for member, instance in members.items():
+            if member not in now and member not in others:
+                if instance is None or not takes_place_of(message, instance):
+                    self._explain(group_id, member, message, timer)
                 self._gone.add((group_id, member))
                 self._members.removed.add((group_id, member, self._epoch))
+        if group is not None and timer[:1] == ("join",) and group.state is GroupState.COMPLETING_REBALANCE:
+            self._members.missed.update((group_id, one, group.generation) for one in absent if one in now)
         if group is not None and group.state is not state and group.state is not GroupState.STABLE:
             self._phase[group_id] = self._shard.monotonic_ms()
 

@@ -35,6 +35,8 @@ QUIET: tuple[dict[str, int | float | bool | str], ...] = (
     {"segment_bytes": 4_000},
     {"partitions": 1},
     {"consumers": 0},
+    {"mixed": 0},
+    {"policy": "bidirectional"},
     {"members": 0},
     {"transactions": 0.0},
     {"nomination_ms": 0},

@@ -93,6 +93,8 @@ class Options:
     consumers: int = 0  # of the new protocol, in each partition; then the classic members do more, too
     grow_every_ms: int = 700  # of the topics to which these subscribe
     pipelines: int = 0  # clients that wait for no answer, beside transactional producers
+    mixed: int = 0  # machines in each partition whose consumers are of either protocol, in one group
+    policy: str = "bidirectional"  # group.consumer.migration.policy
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())
@@ -118,6 +120,7 @@ def for_operating(options: Options) -> Options:
         operating=True,
         members=0,
         consumers=0,
+        mixed=0,
         flush_os=False,
         flip_every_ms=0,
         clean_every_ms=0,

@@ -251,7 +251,7 @@ CHANGES_IN_TRANSACTIONS: Profile = {
 
 
 def draw(seed: int) -> Options:
-    return _with_consumers(_with_rest(_with_transactions(_draw(seed))))
+    return _with_mixed(_with_consumers(_with_rest(_with_transactions(_draw(seed)))))
 
 
 MISDIRECTED = 8
@@ -338,6 +338,42 @@ def _with_consumers(options: Options) -> Options:
         return options
     random = Random(f"consumers {options.seed}")
     return replace(options, consumers=random.choice((2, 3, 4)), grow_every_ms=random.choice((300, 700, 2_000)))
+
+
+MIXED = 3
+"""One of so many of the seeds with neither real operators nor transactions nor consumers of another group has a group
+of both protocols."""
+MIGRATIONS: Profile = {
+    "safety_ms": 8_000,
+    "op_every_ms": 60,
+    "groups": 1,
+    "clients": 2,
+    "partitions": 1,
+    "disk_ms_max": 3,
+    "delay_ms_max": 4,
+    "move_every_ms": 1_500,
+    **dict.fromkeys(("rogue_every_ms", "freeze_every_ms", "partition_every_ms", "all_crash_every_ms"), 0),
+    **dict.fromkeys(("flip_every_ms", "full_every_ms", "broken_every_ms", "errors_every_ms", "slow_every_ms"), 0),
+    **dict.fromkeys(("promise_every_ms", "misdirect_every_ms", "wipe_every_ms", "slow_death_every_ms"), 0),
+}
+"""Of two of three of these: leaders that change now and then, and time in between for members of both protocols."""
+POLICIES = ("bidirectional", "bidirectional", "bidirectional", "upgrade", "downgrade", "disabled")
+
+
+def _with_mixed(options: Options) -> Options:
+    """By chance of its own, and not where a person allows a loss: see `_with_consumers`."""
+    random = Random(f"mixed {options.seed}")
+    taken = options.members or options.operating or options.coordinators or options.disaster
+    if taken or random.randrange(MIXED):
+        return options
+    if random.random() < 2 / 3:
+        options = replace(options, **MIGRATIONS)  # type: ignore[arg-type]
+    return replace(
+        options,
+        mixed=random.choice((2, 3, 4)),
+        policy=random.choice(POLICIES),
+        grow_every_ms=random.choice((300, 700, 2_000)),
+    )
 
 
 def _with_transactions(options: Options) -> Options:

@@ -16,6 +16,7 @@ from tests.simulation.client import Caller, Client
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.consumer import Consumer, histories_of, pending_of
 from tests.simulation.consuming.group import Group
+from tests.simulation.consuming.machine import Machine
 from tests.simulation.consuming.member import ModernConsumer
 from tests.simulation.consuming.topics import FIRST_TOPIC, TopicGrowth
 from tests.simulation.disaster import Disaster, flip_bit, lose_volume
@@ -108,7 +109,14 @@ class Simulation:
             if options.consumers and partition.index in OFFSETS.numbers
         ]
         self.clients += [client for group in self._groups for client in _members(group, self._store_of(group))]
-        if self._groups:
+        self._mixed = [
+            Group(f"p{partition.index}x", partition)
+            for partition in self.cluster.partitions
+            if options.mixed and partition.index in OFFSETS.numbers
+        ]
+        self._machines = [each for group in self._mixed for each in _machines(group, self._store_of(group))]
+        self.clients += self._machines
+        if self._groups or self._mixed:
             TopicGrowth(self.world)
         if self._transactional is not None:
             self._transactional.begin(self.stores)
@@ -164,8 +172,10 @@ class Simulation:
     def _heal(self) -> None:
         self.world.log("the faults stop")
         self.world.faults = False
-        if self._groups:
+        if self._groups or self._mixed:
             self.world.topics.grow(FIRST_TOPIC)  # whatever was seen before, this must be
+        for group in self._mixed:
+            next(each for each in self._machines if each in group.members).restart()
         self.world.blocked.clear()
         self.world.slow.clear()
         holder = self.operators[-1].name  # of the lease, with the highest fencing token
@@ -191,6 +201,10 @@ class Simulation:
                 return f"{client.name} is not served"
         for group in self._groups:
             pending = group.pending() or pending_of(self._classic_of(group), ASSIGNED)
+            if pending:
+                return pending
+        for group in self._mixed:
+            pending = group.pending()
             if pending:
                 return pending
         return self._transactional.pending(self._healed_ms) if self._transactional is not None else ""
@@ -237,10 +251,21 @@ def _clients(partition: Partition, store: Recorded) -> list[Client | Consumer]:
 def _members(group: Group, store: Recorded) -> list[ModernConsumer]:
     """Every second one is static."""
     partition = group.partition
-    return [
-        ModernConsumer(f"{group.name}{i}", group, Caller(partition, store), static=i % 2 == 1)
-        for i in range(partition.world.options.consumers)
+    names = [f"{group.name}{i}" for i in range(partition.world.options.consumers)]
+    members = [
+        ModernConsumer(name, group, Caller(partition, store), name if i % 2 else None) for i, name in enumerate(names)
     ]
+    group.members += members
+    return members
+
+
+def _machines(group: Group, store: Recorded) -> list[Machine]:
+    """Every second one is static. The first one is restarted at the end, and is not."""
+    partition = group.partition
+    count = partition.world.options.mixed
+    machines = [Machine(f"{group.name}{i}", group, Caller(partition, store), static=i % 2 == 1) for i in range(count)]
+    group.members += machines
+    return machines
 
 
 def _pending_of(partition: Partition, record: Record) -> str:

@@ -114,7 +114,7 @@ def _members(*names: str, generation: int) -> GroupMetadataValue:
     ("value", "reason"),
     [
         (_members("a", generation=2), "forgot"),
-        (None, "forgot"),
+        (None, "is removed with"),
         (_members("a", "b", generation=0), "went from generation 1"),
         (_members("a", "b", "c", generation=1), "two memberships in generation 1"),
     ],
@@ -122,8 +122,13 @@ def _members(*names: str, generation: int) -> GroupMetadataValue:
 def test_group_that_forgets(value: GroupMetadataValue | None, reason: str) -> None:
     members = Members()
     members.committed("g", _members("a", "b", generation=1), epoch=1)
-    with pytest.raises(Violation, match=reason):
+
+    def commit() -> None:
         members.committed("g", value, epoch=2)
+        members.batch_ends(2)
+
+    with pytest.raises(Violation, match=reason):
+        commit()
 
 
 def test_member_that_was_removed_may_be_missing_and_no_other() -> None:
@@ -154,9 +159,11 @@ def test_member_that_is_turned_away_for_no_reason(code: ErrorCode, reason: str) 
     ],
 )
 def test_member_that_goes_for_no_reason(message: Any, timer: Any, reason: str) -> None:
-    group = SimpleNamespace(state=GroupState.STABLE, members={"a": 1, "b": 1})
+    dynamic = SimpleNamespace(group_instance_id=None, join_token=None)
+    group = SimpleNamespace(state=GroupState.STABLE, members={"a": dynamic, "b": dynamic})
     coordinator = SimpleNamespace(group=lambda group_id: group)
-    shard = SimpleNamespace(monotonic_ms=lambda: 1_000, coordinator=coordinator)
+    consumers = SimpleNamespace(groups={})
+    shard = SimpleNamespace(monotonic_ms=lambda: 1_000, coordinator=coordinator, consumers=consumers)
     live = LiveGroups(cast("Any", shard), Members())
     live.lead(1)
     was = live.before("g")

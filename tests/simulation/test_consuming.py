@@ -11,7 +11,7 @@ from tests.simulation.consuming.group import Group, Place
 from tests.simulation.consuming.live import LiveConsumers
 from tests.simulation.consuming.log import ConsumerLog
 from tests.simulation.injected import Injected
-from tests.simulation.members import REBALANCE_MS, SESSION_MS
+from tests.simulation.members import REBALANCE_MS, SESSION_MS, Members
 from tests.simulation.profiles import draw
 from tests.simulation.simulator import simulate
 from tests.simulation.world import Violation
@@ -68,7 +68,7 @@ class _Written:
     def batch(self, *records: tuple[int, str, ConsumerGroupValue | None]) -> None:
         for record_type, name, value in records:
             self.log.committed(ConsumerGroupRecord(record_type, "g", name, value), 7)
-        self.log.batch_ends()
+        self.log.batch_ends(7)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,8 @@ class _Led:
         waits = ConsumerGroupCurrentValue(3, 2, 1, (), A_ONLY)
         self.group.replay(ConsumerGroupRecord(CURRENT_TYPE, "g", "a", waits))
         consumers = SimpleNamespace(groups={"g": self.group})
-        shard = SimpleNamespace(monotonic_ms=lambda: self.now_ms, consumers=consumers)
+        coordinator = SimpleNamespace(group=lambda group_id: None)
+        shard = SimpleNamespace(monotonic_ms=lambda: self.now_ms, consumers=consumers, coordinator=coordinator)
         self.live = LiveConsumers(cast("Any", shard), ConsumerLog())
         self.live.lead_on(7)
 
@@ -207,7 +208,7 @@ class _Member:
 def _group() -> Group:
     places = {"t": 2}
     topics = SimpleNamespace(places=lambda of: {(each, i) for each in of for i in range(places.get(each, 0))})
-    partition = SimpleNamespace(consumers=ConsumerLog(), world=SimpleNamespace(topics=topics))
+    partition = SimpleNamespace(consumers=ConsumerLog(), members=Members(), world=SimpleNamespace(topics=topics))
     return Group("g", cast("Any", partition))
 
 

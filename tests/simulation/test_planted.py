@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.simulation.faults import CONSUMER_FAULTS, FAULTS, OPERATOR_FAULTS, table
+from tests.simulation.faults import CONSUMER_FAULTS, FAULTS, MIXED_FAULTS, OPERATOR_FAULTS, table
 from tests.simulation.faults.__main__ import first_seed
 from tests.simulation.profiles import CONSUMING, OPERATED
 
@@ -23,7 +23,8 @@ MOST_SEEDS = 2_000
 
 
 def _is_quick(name: str) -> bool:
-    kind = OPERATED if name in OPERATOR_FAULTS else CONSUMING if name in CONSUMER_FAULTS else 1
+    is_of_consumers = name in CONSUMER_FAULTS or name in MIXED_FAULTS
+    kind = OPERATED if name in OPERATOR_FAULTS else CONSUMING if is_of_consumers else 1
     return FAULTS[name].seeds <= QUICK_SEEDS * kind
 
 

@@ -58,7 +58,8 @@ class Group:
         return found
 
     def removals(self, member_id: str) -> int:
-        return self.log.removals[self.name, member_id]
+        """By records of groups of either kind."""
+        return self.log.removals[self.name, member_id] + self.partition.members.removals[self.name, member_id]
 
     def takes(self, member_id: str, removals: int, places: Iterable[Place]) -> None:
         """By an answer to what it asked when it had been removed so often."""

@@ -6,12 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.consuming.log import ConsumerLog
-from tests.simulation.members import CLOCK_STEP_MS, REBALANCE_MS, SESSION_MS
+from tests.simulation.members import CLOCK_STEP_MS, REBALANCE_MS, SESSION_MS, takes_place_of
 from tests.simulation.world import Violation
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.member import UNREVOKED_PARTITIONS
+from muster_coordinator.records.consumer_group import ConsumerGroupMemberValue
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.consumer_groups import (
     JOINING_EPOCH,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Epochs", "LiveConsumers"]
 
+_STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
+
 Epochs = dict[str, int]
 """Member -> its epoch."""
 
@@ -39,6 +42,9 @@ class LiveConsumers:
         self._since_ms = shard.monotonic_ms()
         self._heard: dict[tuple[str, str], int] = {}
         self._told: dict[tuple[str, str], int] = {}  # since when a member has something to give back
+        self._awaited: dict[tuple[str, str], int] = {}  # since when a classic member is to join anew
+        self._joined: dict[tuple[str, str], int] = {}  # when it did so last
+        self._values: dict[tuple[str, str], ConsumerGroupMemberValue] = {}  # of each member, as it was last
 
     def lead_on(self, epoch: int) -> None:
         """It leads in `epoch`, which may be another one than at the last: its next records may lack whom it removed
@@ -65,15 +71,40 @@ class LiveConsumers:
                     raise Violation(f"{key[0]} fences {key[1]}, which is at its epoch {said}")
             case m.OffsetCommitRequest() if message.member_id in was:
                 codes = {code for _, found in response.topics for _, code in found}
-                if ErrorCode.STALE_MEMBER_EPOCH in codes and was[message.member_id] == message.generation_id:
+                if codes & _STALE and was[message.member_id] == message.generation_id:
                     raise Violation(f"{message.group_id} calls {message} stale, which has the epoch of its member")
+            case m.JoinGroupRequest() if was and response is not None and response.error_code == ErrorCode.NONE:
+                self._joins(message.group_id, response.member_id)
+            case m.HeartbeatRequest() | m.SyncGroupRequest() if message.member_id in was:
+                self._answers_classic(was, message, response.error_code)
+            case _:
+                pass
+
+    def _joins(self, group_id: str, member: str) -> None:
+        now_ms, key = self._shard.monotonic_ms(), (group_id, member)
+        self._heard[key] = self._joined[key] = now_ms
+        self._awaited.pop(key, None)
+
+    def _answers_classic(self, was: Epochs, message: m.HeartbeatRequest | m.SyncGroupRequest, code: int) -> None:
+        now_ms, key = self._shard.monotonic_ms(), (message.group_id, message.member_id)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._awaited.setdefault(key, now_ms)
+        if code == ErrorCode.NONE or (
+            code == ErrorCode.REBALANCE_IN_PROGRESS and isinstance(message, m.HeartbeatRequest)
+        ):
+            self._heard[key] = now_ms
+        if code in _STALE and was[key[1]] == message.generation_id:
+            raise Violation(f"{key[0]} says {code} to {key[1]}, which is at its epoch {message.generation_id}")
 
     def after(self, group_id: str, was: Epochs, message: Any, timer: TimerKey) -> None:
         """`message` or `timer` was handled; the other one is empty."""
         group = self._group(group_id)
         members = {} if group is None else group.members
+        downgraded = self._shard.coordinator.group(group_id)
+        others = () if downgraded is None else downgraded.members
+        self._heard.update(((group_id, each), self._shard.monotonic_ms()) for each in members if each not in was)
         for member, epoch in was.items():
-            if member not in members:
+            if member not in members and member not in others:
                 self._explain(group_id, member, epoch, message, timer)
                 self._gone.add((group_id, member))
                 self._log.removed.add((group_id, member, self._epoch))
@@ -83,6 +114,7 @@ class LiveConsumers:
     def _follow(self, group: ConsumerGroup, now_ms: int) -> None:
         for member in group.members:
             key = group.group_id, member
+            self._values[key] = group.members[member]
             if group.current_of(member).state == UNREVOKED_PARTITIONS:
                 self._told.setdefault(key, now_ms)
             else:
@@ -92,8 +124,14 @@ class LiveConsumers:
         if isinstance(message, ConsumerGroupHeartbeatRequest):
             if message.member_id == member and message.member_epoch == LEAVING_EPOCH:
                 return
-            if message.member_epoch == JOINING_EPOCH and epoch == LEAVING_STATIC_EPOCH and message.instance_id:
+            is_free = epoch == LEAVING_STATIC_EPOCH or self._is_classic(group, member)
+            if message.member_epoch == JOINING_EPOCH and is_free and message.instance_id:
                 return  # it is back, with another member id
+        if isinstance(message, m.LeaveGroupRequest | m.JoinGroupRequest):
+            value = self._values[group, member]
+            left = isinstance(message, m.LeaveGroupRequest) and any(e.member_id == member for e in message.members)
+            if left or (value.instance_id is not None and takes_place_of(message, value.instance_id)):
+                return
         now_ms = self._shard.monotonic_ms()
         if timer[:1] == ("consumer-session",) and timer[2] == member:
             silent_ms = now_ms - self._heard.get((group, member), self._since_ms)
@@ -104,7 +142,14 @@ class LiveConsumers:
             told_ms = self._told.get((group, member), now_ms)
             if now_ms - told_ms >= REBALANCE_MS - CLOCK_STEP_MS:
                 return
+        if timer[:1] in (("consumer-join",), ("consumer-sync",)) and timer[2] == member:
+            since = self._awaited if timer[0] == "consumer-join" else self._joined
+            if now_ms - since.get((group, member), now_ms) >= REBALANCE_MS - CLOCK_STEP_MS:
+                return
         raise Violation(f"{group} removes {member} in epoch {self._epoch} by {type(message).__name__} or {timer}")
+
+    def _is_classic(self, group: str, member: str) -> bool:
+        return self._values[group, member].classic is not None
 
     def _group(self, group_id: str) -> ConsumerGroup | None:
         return self._shard.consumers.groups.get(group_id)

@@ -21,6 +21,7 @@ from muster_coordinator.records.consumer_group import (
     ConsumerGroupRecord,
     ConsumerGroupTargetMetadataValue,
 )
+from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.consumer_groups import (
     LEAVING_EPOCH,
@@ -34,6 +35,7 @@ __all__ = ["ConsumerLog"]
 class _Group:
     def __init__(self) -> None:
         self.epoch = self.target_epoch = 0
+        self.left: set[str] = set()  # who was removed in this batch, if it is not in a classic group afterwards
         self.members: dict[str, ConsumerGroupMemberValue] = {}
         self.changed_at = -1  # group epoch at which a subscription was changed that is not counted yet
         self.current: dict[str, ConsumerGroupCurrentValue] = {}
@@ -41,11 +43,15 @@ class _Group:
 
 class ConsumerLog:
     """What the log of one partition says. `removed`: (group, member, epoch of the leader that removed it, for a
-    reason). `removals`: how often a member of a group was removed by a committed record."""
+    reason). `removals`: how often a member of a group was removed by a committed record. `changes`: how often a group
+    became one of the other kind, with members."""
 
-    def __init__(self) -> None:
-        self.removed: set[tuple[str, str, int]] = set()
+    def __init__(self, removed: set[tuple[str, str, int]] | None = None) -> None:
+        self.removed: set[tuple[str, str, int]] = set() if removed is None else removed
         self.removals: Counter[tuple[str, str]] = Counter()
+        self.changes: Counter[str] = Counter()
+        self._changes_before = 0
+        self._ended: dict[str, _Group] = {}  # in this batch
         self._groups: dict[str, _Group] = {}
         self._reached: dict[tuple[str, str], int] = {}  # (group, member) -> its highest committed epoch
         self._changed: dict[str, None] = {}
@@ -53,6 +59,7 @@ class ConsumerLog:
     def forget(self) -> None:
         """The committed log begins anew: a person allowed loss."""
         self._groups.clear()
+        self._ended.clear()
         self._changed.clear()
 
     # -- the committed log --------------------------------------------------------------------------------------------
@@ -67,6 +74,7 @@ class ConsumerLog:
                 if group_epoch < group.epoch:
                     raise Violation(f"{group_id} goes back to epoch {group_epoch} from {group.epoch} in epoch {epoch}")
                 group.epoch = group_epoch
+                self._removes(group_id, group, group.left, epoch)
             case ConsumerGroupTargetMetadataValue(target_epoch):
                 if target_epoch < group.target_epoch:
                     raise Violation(f"{group_id} goes back to target {target_epoch} from {group.target_epoch}")
@@ -78,13 +86,29 @@ class ConsumerLog:
             case None if record.type == METADATA_TYPE:
                 if group.members:
                     raise Violation(f"{group_id} is removed with {sorted(group.members)} in epoch {epoch}")
-                del self._groups[group_id]
+                self._ended[group_id] = self._groups.pop(group_id)
             case None if record.type == MEMBER_TYPE and member in group.members:
-                if (group_id, member, epoch) not in self.removed:
-                    raise Violation(f"{group_id} forgets {member} in epoch {epoch}")
                 del group.members[member]
                 group.current.pop(member, None)
-                self.removals[group_id, member] += 1
+                group.left.add(member)
+
+    def became_classic(self, group_id: str, value: GroupMetadataValue, epoch: int) -> None:
+        """A record of a classic group follows, perhaps behind the tombstones of a consumer group."""
+        group = self._ended.pop(group_id, None)
+        if group is None or not group.left:
+            return
+        members = {each.member_id for each in value.members}
+        if members and value.generation < group.epoch:
+            raise Violation(f"{group_id} becomes a classic group of generation {value.generation}, after {group.epoch}")
+        self.changes[group_id] += bool(members)
+        self._removes(group_id, group, group.left - members, epoch)
+
+    def _removes(self, group_id: str, group: _Group, left: set[str], epoch: int) -> None:
+        for member in sorted(left):
+            if (group_id, member, epoch) not in self.removed:
+                raise Violation(f"{group_id} forgets {member} in epoch {epoch}")
+            self.removals[group_id, member] += 1
+        group.left = set()
 
     def _subscribes(self, group: _Group, member: str, value: ConsumerGroupMemberValue) -> None:
         before = group.members.get(member)
@@ -102,13 +126,23 @@ class ConsumerLog:
         group.current[member] = current
         self._reached[group_id, member] = max(epoch, self._reached.get((group_id, member), -1))
 
-    def batch_ends(self) -> None:
-        """All records of an operation are there."""
+    def batch_ends(self, epoch: int) -> int:
+        """All records of an operation are there. Returns how many groups became ones of the other kind."""
+        for group_id, group in self._ended.items():
+            self._removes(group_id, group, group.left, epoch)
+        self._ended.clear()
         for group_id in self._changed:
-            group = self._groups.get(group_id)
-            if group is not None:
-                self._check(group_id, group)
+            found = self._groups.get(group_id)
+            if found is not None:
+                self._removes(group_id, found, found.left, epoch)
+                self._check(group_id, found)
         self._changed.clear()
+        before, self._changes_before = self._changes_before, self.changes.total()
+        return self._changes_before - before
+
+    def reached(self, group_id: str, member: str) -> int:
+        """The highest epoch that the member of a consumer group ever had; -1: it was in none."""
+        return self._reached.get((group_id, member), -1)
 
     def _check(self, group_id: str, group: _Group) -> None:
         if group.changed_at >= group.epoch > 0:
@@ -133,6 +167,8 @@ class ConsumerLog:
         match message:
             case ConsumerGroupHeartbeatRequest():
                 self._heartbeat_answered(message, response, epoch)
+            case m.HeartbeatRequest() | m.SyncGroupRequest() if message.group_id in self._groups:
+                self._may_turn_away(message.group_id, message.member_id, response.error_code, epoch)
             case m.OffsetCommitRequest() if message.member_id and message.group_id in self._groups:
                 for _, codes in response.topics:
                     for _, code in codes:
@@ -146,7 +182,7 @@ class ConsumerLog:
         elif message.member_epoch == LEAVING_EPOCH:
             if member in group.members:
                 raise Violation(f"{member} has left {group_id}, which has it still")
-        elif response.member_epoch > self._reached.get((group_id, member), -1):  # the group may have gone on since
+        elif response.member_epoch > self.reached(group_id, member):  # the group may have gone on since
             raise Violation(f"{member} of {group_id} is told epoch {response.member_epoch}, which is not committed")
 
     def _may_turn_away(self, group_id: str, member: str, code: int, epoch: int) -> None:

@@ -4,6 +4,8 @@ it subscribes to, leaves, ends, stalls, and goes on with what it knew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.simulation.client import Caller
 from tests.simulation.consuming.group import Group, Place
 from tests.simulation.injected import Injected
@@ -11,6 +13,7 @@ from tests.simulation.members import NEVER_GIVEN, OVERDUE, REBALANCE_MS, SESSION
 from tests.simulation.world import Violation
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.config import MigrationPolicy
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.consumer_groups import (
     JOINING_EPOCH,
@@ -41,18 +44,30 @@ _REJOIN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH,
 
 class ModernConsumer:
     """One machine: its processes come one after the other, with a member id each, a static one with the same instance
-    id. `answered` counts heartbeats and commits that went well."""
+    id. `answered` counts heartbeats and commits that went well.
 
-    def __init__(self, name: str, group: Group, caller: Caller, *, static: bool) -> None:
+    `next_process`: begins what comes after its first process, if that is not another one of the kind.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        group: Group,
+        caller: Caller,
+        instance: str | None,
+        next_process: Callable[[], None] | None = None,
+    ) -> None:
         self.name = name
         self.answered = 0
         self.owned: set[Place] = set()
+        self.leaves_next = False
         self._group = group
         self._caller = caller
         self._world = caller.world
-        self._instance = name if static else None
+        self._instance = instance
+        self._next_process = self._start if next_process is None else next_process
+        self._is_one_of_many = next_process is None
         self._process = 0
-        group.members.append(self)
         self._start()
 
     # -- processes ----------------------------------------------------------------------------------------------------
@@ -82,7 +97,7 @@ class ModernConsumer:
 
     def _ends(self, within_ms: int) -> None:
         self._forget()
-        self._world.at(1 + self._world.random.randint(0, within_ms), self._start)
+        self._world.at(1 + self._world.random.randint(0, within_ms), self._next_process)
 
     def _subscribe(self) -> None:
         self._names, self._regex = self._world.random.choice(SUBSCRIPTIONS)
@@ -103,7 +118,9 @@ class ModernConsumer:
 
     def _work(self) -> None:
         random = self._world.random
-        if self._world.faults and self._epoch > JOINING_EPOCH and not self._revoking and random.random() < 0.06:
+        if self.leaves_next:
+            self._close()
+        elif self._world.faults and self._epoch > JOINING_EPOCH and not self._revoking and random.random() < 0.06:
             self._misbehave()
         elif self.owned and random.random() < 0.3:
             self._commit(random.choice(sorted(self.owned)))
@@ -123,7 +140,7 @@ class ModernConsumer:
             resume = self._work if not self.owned else lambda: self._commit(random.choice(sorted(self.owned)))
             self._world.at(random.randint(SESSION_MS // 2, 2 * SESSION_MS), resume)
         elif how < 0.5:
-            self._leave(LEAVING_EPOCH if self._instance is None or random.random() < 0.3 else LEAVING_STATIC_EPOCH)
+            self._close()
         elif how < 0.7:
             struck[Injected.SUBSCRIPTION_CHANGED] += 1
             self._subscribe()
@@ -158,6 +175,7 @@ class ModernConsumer:
         )
         removals = self._group.removals(self._member)
         subscribed = self._names, self._regex
+        joins = self._epoch == JOINING_EPOCH
 
         def answered(response: ConsumerGroupHeartbeatResponse | None) -> None:
             if response is None:
@@ -166,6 +184,9 @@ class ModernConsumer:
                 self._is_full = subscribed != (self._names, self._regex)
                 self._reports = False
                 self._goes_on(response, removals)
+            elif response.error_code == ErrorCode.GROUP_ID_NOT_FOUND and joins and not self._is_one_of_many:
+                self._is_refused(response)
+                return
             elif response.error_code in _REJOIN:
                 self._forget()
             elif response.error_code != ErrorCode.UNRELEASED_INSTANCE_ID:
@@ -173,6 +194,12 @@ class ModernConsumer:
             self._next()
 
         self._caller.call(request, answered)
+
+    def _is_refused(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        """By a group that has classic members; the next process may use the other protocol."""
+        if MigrationPolicy(self._world.options.policy).upgrades:
+            raise Violation(f"{self._member} joins, and is answered {response}")
+        self._ends(SESSION_MS)
 
     def _written(self) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
         topics = self._world.topics
@@ -236,6 +263,11 @@ class ModernConsumer:
         self._confirming += [(place, self._epoch) for place in sorted(self._revoking)]
         self._revoking = set()
         self._reports, self._told = True, None
+
+    def _close(self) -> None:
+        """A static one most often to come back."""
+        goes = self._instance is None or self._world.random.random() < 0.3
+        self._leave(LEAVING_EPOCH if goes else LEAVING_STATIC_EPOCH)
 
     def _leave(self, epoch: int) -> None:
         request = ConsumerGroupHeartbeatRequest(

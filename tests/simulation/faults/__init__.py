@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.simulation.faults.consumers import CONSUMER_FAULTS
 from tests.simulation.faults.host import HOST_FAULTS
+from tests.simulation.faults.mixed import MIXED_FAULTS
 from tests.simulation.faults.operators import OPERATOR_FAULTS
 from tests.simulation.faults.protocol import RULE_FAULTS
 from tests.simulation.faults.transactions import TRANSACTION_FAULTS
@@ -16,13 +17,14 @@ __all__ = [
     "FAULTS",
     "HARMLESS",
     "HOST_FAULTS",
+    "MIXED_FAULTS",
     "OPERATOR_FAULTS",
     "RULE_FAULTS",
     "TRANSACTION_FAULTS",
     "table",
 ]
 
-FAULTS = RULE_FAULTS | HOST_FAULTS | OPERATOR_FAULTS | TRANSACTION_FAULTS | CONSUMER_FAULTS
+FAULTS = RULE_FAULTS | HOST_FAULTS | OPERATOR_FAULTS | TRANSACTION_FAULTS | CONSUMER_FAULTS | MIXED_FAULTS
 
 HARMLESS = {
     "promised leader ignored": "the promise file refuses a second leader of an epoch by itself",

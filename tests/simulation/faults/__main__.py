@@ -1,7 +1,7 @@
 """`make simulate-faults`: the first seed of `make simulate` that catches each planted fault. 0 if each is caught within
 its number of seeds. A fault of operators is looked for in the seeds that have real ones, one of transactions in those
-with transactional producers, one of consumers in those with the new protocol, any other one in all without real
-operators.
+with transactional producers, one of consumers in those with the new protocol, one of groups of both protocols in those
+that have some, any other one in all without real operators.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import warnings
 from multiprocessing.pool import Pool
 
 import structlog
-from tests.simulation.faults import CONSUMER_FAULTS, FAULTS, OPERATOR_FAULTS, TRANSACTION_FAULTS
+from tests.simulation.faults import CONSUMER_FAULTS, FAULTS, MIXED_FAULTS, OPERATOR_FAULTS, TRANSACTION_FAULTS
 from tests.simulation.options import Options
 from tests.simulation.profiles import draw
 from tests.simulation.simulator import Failure, simulate
@@ -37,6 +37,8 @@ def first_seed(name: str) -> tuple[int, str]:
 
 
 def _may_catch(name: str, options: Options) -> bool:
+    if name in MIXED_FAULTS:
+        return options.mixed > 0
     if name in CONSUMER_FAULTS:
         return options.consumers > 0
     if name in TRANSACTION_FAULTS:

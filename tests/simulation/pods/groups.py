@@ -86,7 +86,7 @@ class WatchedGroups:
                 modern.answered(was, message, result.response)
 
         def after() -> None:
-            classic.after(group_id, had, message, timer)
+            classic.after(group_id, had, message, timer, was)
             modern.after(group_id, was, message, timer)
 
         self._pending = after

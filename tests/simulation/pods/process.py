@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -180,7 +181,8 @@ class HostedPod:
         await self.manager.start()
 
     def _new_machine(self, partition: int) -> StateMachine:
-        consumers = ConsumerTables(CONSUMER_CONFIG, self.world.topics, self._regexes.of(partition), self._new_suffix)
+        config = replace(CONSUMER_CONFIG, migration_policy=self.world.options.policy)
+        consumers = ConsumerTables(config, self.world.topics, self._regexes.of(partition), self._new_suffix)
         coordinator = GroupCoordinator(CONFIG, _AllTopics(), self._new_suffix, consumers=consumers)
         return WatchedGroups(self, coordinator, consumers)
 

@@ -157,8 +157,14 @@ class HostedReplica(Mirror):
             shard.machine.answers()
             group = shard.machine.group(getattr(message, "group_id", ""))
             generation = -1 if group is None else group.generation
-            self.pod.checks.append(partial(self.partition.members.answered, message, response, shard.epoch, generation))
-            self.pod.checks.append(partial(self.partition.consumers.answered, message, response, shard.epoch))
+            self.pod.checks.append(partial(self._check_answer, message, response, shard.epoch, generation))
+
+    def _check_answer(self, message: Any, response: Any, epoch: int, generation: int) -> None:
+        """Against the committed log. `generation`: of the group at the leader, if it is a classic one."""
+        members, consumers = self.partition.members, self.partition.consumers
+        reached = consumers.reached(getattr(message, "group_id", ""), getattr(message, "member_id", ""))
+        members.answered(message, response, epoch, generation, reached)
+        consumers.answered(message, response, epoch)
 
     def check_checkpoint(self) -> None:
         """A new one was published."""
