@@ -20,6 +20,7 @@ from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_hos
 from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.api import RequestHeader
+from muster_coordinator.wire.decoding import Decoding
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, read_header
 from muster_coordinator.wire.throttling import SINCE
@@ -28,8 +29,8 @@ DECODED_FACTOR = 8
 """A decoded request takes up to so many times the bytes of its frame: those of small fields, in objects of Python."""
 
 LARGE_BYTES = 8 << 10
-"""Nothing behind a request of so many bytes is carried out before it is answered, as Kafka does with every request: a
-client that pipelines such would fill memory, decoded, and the batches of the log."""
+"""A request of so many bytes is decoded in slices, and nothing behind it is carried out before it is answered, as Kafka
+does with every request: a client that pipelines such would fill memory, decoded, and the batches of the log."""
 
 
 def peer_host(transport: asyncio.BaseTransport) -> str:
@@ -77,6 +78,7 @@ class KafkaConnection(asyncio.Protocol):
         self._load: UserLoad | None = None
         self._rotation = state.rotation
         self._spent_units = LIGHT_UNITS + 1  # in its last turn; who is new is not known to be light
+        self._decoding: Decoding | None = None
         self._read_units = 0  # of what was read last, if reading waits for a turn
         self._rest: asyncio.TimerHandle | None = None
         self._rests_until_ms = 0
@@ -140,7 +142,7 @@ class KafkaConnection(asyncio.Protocol):
         self._rotation.wait(self, True)
 
     def take_turn(self) -> None:
-        """Make a slice of a large answer, or carry out requests."""
+        """Make a slice of a large answer, decode one of a large request, or carry out requests."""
         answers = self.answers
         if answers.has_slice(self._write_paused):
             self._rotation.units -= SLICE_UNITS
@@ -157,7 +159,7 @@ class KafkaConnection(asyncio.Protocol):
     def _go_on(self, data: bytes = b"") -> None:
         """Take `data`, and carry out the requests that have come, in their order, as far as it is the connection's turn
         and there is room."""
-        state, answers, reader, rotation = self._state, self.answers, self._reader, self._rotation
+        answers, reader, rotation = self.answers, self._reader, self._rotation
         most, is_ready, units = QUANTUM, self._is_ready(), rotation.units
         kept = rotation.light_reserve if self._spent_units > LIGHT_UNITS else 0
         if data:
@@ -166,28 +168,39 @@ class KafkaConnection(asyncio.Protocol):
                 self._read_much(len(data))
         while is_ready:
             if most <= 0 or rotation.units <= kept:
-                if reader.has_frame():
+                if self._decoding is not None or reader.has_frame():
                     rotation.wait(self, most < QUANTUM or kept > 0)
                 break
             try:
-                frame = reader.take()
-                if frame is None:
+                decoding = self._decoding
+                if decoding is not None:
+                    most -= 1
+                    rotation.units -= SLICE_UNITS
+                    header, size, request = decoding.header, decoding.size, self._decode(decoding)
+                else:
+                    frame = reader.take()
+                    if frame is None:
+                        break
+                    size = len(frame)
+                    most -= 1
+                    rotation.units -= 1 + size // UNIT_BYTES
+                    header = read_header(frame)
+                    answers.request_bytes += size
+                    if size < LARGE_BYTES:
+                        request = header.api.decode_request(header, frame, self._host)
+                    else:
+                        request = self._decode(Decoding(header, frame, self._host))
+                if request is None:
                     break
-                size = len(frame)
-                most -= 1
-                rotation.units -= 1 + size // UNIT_BYTES
-                header = read_header(frame)
                 api = header.api
-                request = api.decode_request(header, frame, self._host)
                 if self._load is None:
                     exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
                 else:
                     exchange = self._charged(self._load, header, request, size)
                 answers.pending.append(exchange)
-                answers.request_bytes += size
                 if api.slices is not None or size >= LARGE_BYTES:
                     answers.slow = exchange
-                state.requests[api.key] += 1
+                self._state.requests[api.key] += 1
                 self._handlers[type(request)](request, exchange)
             except UnsupportedRequestError as error:
                 self._unsupported(error)
@@ -200,12 +213,21 @@ class KafkaConnection(asyncio.Protocol):
             is_ready = self._is_ready()
         if most < QUANTUM:
             self._spent_units = units - rotation.units
-        if reader.held and reader.has_frame():
+        if self._decoding is not None or (reader.held and reader.has_frame()):
             self._is_behind(is_ready)
         elif len(answers.pending) >= self._max_in_flight and not self.paused_reading:
             self._pause_reading()
         if answers.request_bytes + reader.held > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
             self.count()
+
+    def _decode(self, decoding: Decoding) -> object | None:
+        """Decode a slice of a large request. Returns the request after the last one; until then the connection waits
+        for its next turn. Raises WireError."""
+        request = decoding.step()
+        self._decoding = decoding if request is None else None
+        if request is None:
+            self._rotation.wait(self, True)
+        return request
 
     def _read_much(self, size: int) -> None:
         """Charge the turn for `size` bytes that came at once. If it has no room for more, the connection is read from
@@ -308,7 +330,8 @@ class KafkaConnection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Nothing is asked that the pod could answer. A client that does not read its answers is idle too."""
-        return self._write_paused or (not self.answers.pending and not self._reader.has_frame())
+        has_request = self.answers.pending or self._decoding is not None or self._reader.has_frame()
+        return self._write_paused or not has_request
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -327,6 +350,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _drop(self) -> None:
         self.answers.drop()
+        self._decoding = None
         self._reader.drop()
         self._rotation.forget(self)
         if self._rest is not None:
@@ -345,7 +369,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Read again, if there is room for another request, or carry out the next one that has come."""
-        if self._reader.has_frame():
+        if self._decoding is not None or self._reader.has_frame():
             if self._is_ready():
                 self._rotation.wait(self, True)
         elif self._client_ended:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire import primitives
+from muster_coordinator.wire.decoding import pause
 from muster_coordinator.wire.errors import WireError
 
 _INT8 = struct.Struct(">b")
@@ -22,8 +23,7 @@ _INT64 = struct.Struct(">q")
 _T = TypeVar("_T")
 
 ARRAY_MAX = 100_000
-"""Most elements of an array in a request. Kafka has no such limit; more would be decoded in one go, and nobody else be
-served meanwhile."""
+"""Most elements of an array in a request. Kafka has no such limit; more would be objects of a hundred megabytes."""
 
 SLICE_BYTES = 64 << 10
 """A slice of a large answer is full with so many bytes, if its entries are long."""
@@ -32,9 +32,10 @@ SLICE_BYTES = 64 << 10
 class Reader:
     """Reads the body of a request. Raises WireError, IndexError or struct.error: use it in a `guarded` decoder."""
 
-    __slots__ = ("_flexible", "_frame", "_position")
+    __slots__ = ("_entries", "_flexible", "_frame", "_position")
 
     def __init__(self, frame: bytes, position: int, flexible: bool) -> None:
+        self._entries = 0  # read since the last pause
         self._frame = frame
         self._position = position
         self._flexible = flexible
@@ -102,7 +103,18 @@ class Reader:
 
     def nullable_array(self, element: Callable[[], _T]) -> tuple[_T, ...] | None:
         count = self.array_length()
-        return None if count == -1 else tuple([element() for _ in range(count)])
+        if count == -1:
+            return None
+        values: list[_T] = []
+        while True:
+            more = min(count - len(values), SLICE_ENTRIES)
+            values += [element() for _ in range(more)]
+            self._entries += more
+            if self._entries >= SLICE_ENTRIES:
+                self._entries = 0
+                pause()
+            if len(values) == count:
+                return tuple(values)
 
     def array_length(self) -> int:
         """Number of elements of the array that begins here; -1: null."""

@@ -89,15 +89,12 @@ def encode_response(version: int, response: FetchResponse) -> bytes:
 
 
 def slices(version: int, response: FetchResponse) -> Iterator[bytes] | None:
-    return _slices(version, response) if len(response.topics) > SLICE_ENTRIES else None
+    entries = sum([1 + len(topic.partitions) for topic in response.topics])
+    return _slices(version, response) if entries > SLICE_ENTRIES else None
 
 
 def _slices(version: int, response: FetchResponse) -> Iterator[bytes]:
     writer = SlicedWriter(API.flexible(version))
-
-    def partition(value: tuple[int, int, int]) -> None:
-        _answered_partition(writer, version, value)
-
     writer.int32(0)
     if version >= 7:
         writer.int16(response.error_code)
@@ -108,10 +105,12 @@ def _slices(version: int, response: FetchResponse) -> Iterator[bytes]:
             writer.uuid(value.topic_id)
         else:
             writer.string(value.name or "")
-        writer.array(value.partitions, partition)
+        writer.array_length(len(value.partitions))
+        for partition in value.partitions:
+            _answered_partition(writer, version, partition)
+            if writer.is_full():
+                yield writer.taken()
         writer.tagged_fields()
-        if writer.is_full():
-            yield writer.taken()
     yield writer.done()
 
 

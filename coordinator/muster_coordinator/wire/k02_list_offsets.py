@@ -15,9 +15,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_coordinator.requests.cluster import ListOffsetsRequest, ListOffsetsResponse
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
 
 MIRROR_VERSION = 6
 """In which a mirror asks brokers."""
@@ -50,27 +53,34 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Lis
 
 
 def encode_response(version: int, response: ListOffsetsResponse) -> bytes:
-    writer = Writer(API.flexible(version))
+    return b"".join(_slices(version, response))
 
-    def partition(value: tuple[int, int, int, int, int]) -> None:
-        index, error_code, timestamp, offset, leader_epoch = value
-        writer.int32(index)
-        writer.int16(error_code)
-        writer.int64(timestamp)
-        writer.int64(offset)
-        if version >= 4:
-            writer.int32(leader_epoch)
-        writer.tagged_fields()
 
-    def topic(value: _Topic) -> None:
-        writer.string(value[0])
-        writer.array(value[1], partition)
-        writer.tagged_fields()
+def slices(version: int, response: ListOffsetsResponse) -> Iterator[bytes] | None:
+    entries = sum([1 + len(partitions) for _, partitions in response.topics])
+    return _slices(version, response) if entries > SLICE_ENTRIES else None
 
+
+def _slices(version: int, response: ListOffsetsResponse) -> Iterator[bytes]:
+    writer = SlicedWriter(API.flexible(version))
     if version >= 2:
         writer.int32(0)
-    writer.array(response.topics, topic)
-    return writer.done()
+    writer.array_length(len(response.topics))
+    for name, partitions in response.topics:
+        writer.string(name)
+        writer.array_length(len(partitions))
+        for index, error_code, timestamp, offset, leader_epoch in partitions:
+            writer.int32(index)
+            writer.int16(error_code)
+            writer.int64(timestamp)
+            writer.int64(offset)
+            if version >= 4:
+                writer.int32(leader_epoch)
+            writer.tagged_fields()
+            if writer.is_full():
+                yield writer.taken()
+        writer.tagged_fields()
+    yield writer.done()
 
 
 def encode_request(request: ListOffsetsRequest) -> bytes:
@@ -112,4 +122,4 @@ def decode_response(reader: Reader) -> ListOffsetsResponse:
     return ListOffsetsResponse(reader.array(topic))
 
 
-API = Api(2, "ListOffsets", 1, 11, 6, decode_request, encode_response)
+API = Api(2, "ListOffsets", 1, 11, 6, decode_request, encode_response, slices)

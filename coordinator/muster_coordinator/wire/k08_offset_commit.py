@@ -31,8 +31,10 @@ from muster_coordinator.requests.packed_offsets import (
     AcceptedOffsets,
     PackedOffsets,
 )
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.decoding import pause
 from muster_coordinator.wire.primitives import (
     array_length,
     compact_array_length,
@@ -85,7 +87,9 @@ def _decode_flexible(header: RequestHeader, frame: bytes) -> OffsetCommitRequest
     group_instance_id, position = compact_nullable_string(frame, position)
     topic_count, position = compact_array_length(frame, position)
     topics = []
-    for _ in range(topic_count):
+    for done in range(topic_count):
+        if done and not done % SLICE_ENTRIES:
+            pause()
         topic, position = compact_string(frame, position)
         partitions, position = _partitions(frame, position)
         topics.append((topic, partitions))
@@ -102,7 +106,9 @@ def _decode_by_id(header: RequestHeader, frame: bytes) -> OffsetCommitByIdReques
     group_instance_id, position = compact_nullable_string(frame, position)
     topic_count, position = compact_array_length(frame, position)
     topics = []
-    for _ in range(topic_count):
+    for done in range(topic_count):
+        if done and not done % SLICE_ENTRIES:
+            pause()
         topic_id = frame[position : position + _ID_BYTES]
         partitions, position = _partitions(frame, position + _ID_BYTES)
         topics.append((topic_id, partitions))
@@ -141,7 +147,9 @@ def _partitions(frame: bytes, position: int) -> tuple[tuple[_Partition, ...] | P
         if packed is not None:
             return packed, skip_tagged_fields(frame, position + ENTRY_BYTES * partition_count)
     partitions: list[_Partition] = []
-    for _ in range(partition_count):
+    for done in range(partition_count):
+        if done and not done % SLICE_ENTRIES:
+            pause()
         index, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(frame, position)
         metadata, position = compact_nullable_string(frame, position + 16)
         position = skip_tagged_fields(frame, position)
@@ -163,7 +171,9 @@ def _decode_plain(header: RequestHeader, frame: bytes) -> OffsetCommitRequest:
         position += 8
     topic_count, position = array_length(frame, position)
     topics: list[tuple[str, tuple[_Partition, ...] | PackedOffsets]] = []
-    for _ in range(topic_count):
+    for done in range(topic_count):
+        if done and not done % SLICE_ENTRIES:
+            pause()
         topic, position = string(frame, position)
         partition_count, position = array_length(frame, position)
         if version >= 6 and PACKED_MIN <= partition_count <= PACKED_MAX:
@@ -173,7 +183,9 @@ def _decode_plain(header: RequestHeader, frame: bytes) -> OffsetCommitRequest:
                 position += ENTRY_BYTES * partition_count
                 continue
         partitions: list[_Partition] = []
-        for _ in range(partition_count):
+        for read in range(partition_count):
+            if read and not read % SLICE_ENTRIES:
+                pause()
             if version >= 6:
                 index, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(frame, position)
                 metadata, position = nullable_string(frame, position + 16)

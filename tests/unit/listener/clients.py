@@ -24,6 +24,13 @@ def frame(client_id: str = "") -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
+def describe_groups(count: int, client_id: str = "") -> bytes:
+    """A DescribeGroups v0 of so many groups."""
+    body = struct.pack(">hhih", 15, 0, 1, len(client_id)) + client_id.encode()
+    body += struct.pack(">i", count) + struct.pack(">h4s", 4, b"many") * count
+    return struct.pack(">i", len(body)) + body
+
+
 class Transport:
     """Takes what is written. `reads`: whether the client is read from."""
 

@@ -7,13 +7,15 @@ import socket
 from typing import cast
 
 import pytest
-from tests.unit.listener.clients import Clients, frame
+from tests.unit.listener.clients import Clients, describe_groups, frame
 
 from muster_coordinator.listener import connection, rotation
+from muster_coordinator.requests.cluster import DescribeGroupsRequest
 from muster_coordinator.security.handshakes import Door, listen
 from muster_coordinator.tuning.descriptors import lowest_free_descriptor
 
 FLOOD = 500
+GROUPS = 20_000
 UNBOUNDED = 1 << 40
 BOUNDS = pytest.mark.parametrize("bounded", [True, False], ids=["bounded", "without"])
 
@@ -90,3 +92,22 @@ async def test_memory(bounded: bool) -> None:
         await asyncio.sleep(0)
     harmed = sum(each._reader.held for each in clients.connections) > limit
     assert harmed is not bounded
+
+
+@BOUNDS
+async def test_a_large_request(bounded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether another client waits until a request of many groups is decoded."""
+    if not bounded:
+        monkeypatch.setattr(connection, "LARGE_BYTES", UNBOUNDED)
+    clients, carried_out = Clients(2), list[int]()
+    large, other = clients.connections
+    large.serve({DescribeGroupsRequest: lambda request, _: carried_out.append(len(request.groups))})
+    large.data_received(describe_groups(GROUPS))
+    other.data_received(frame())
+    while not clients.carried_out[other]:
+        await asyncio.sleep(0)
+    harmed = bool(carried_out)
+    assert harmed is not bounded
+    while not carried_out:
+        await asyncio.sleep(0)
+    assert carried_out == [GROUPS]

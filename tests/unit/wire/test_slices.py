@@ -14,6 +14,7 @@ from muster_coordinator.requests.cluster import (
     DescribeGroupsResponse,
     FetchedTopic,
     FetchResponse,
+    ListOffsetsResponse,
     MetadataBroker,
     MetadataResponse,
     MetadataTopic,
@@ -33,6 +34,7 @@ from muster_coordinator.requests.packed_offsets import HeldOffsets
 from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire import (
     k01_fetch,
+    k02_list_offsets,
     k03_metadata,
     k09_offset_fetch,
     k15_describe_groups,
@@ -97,6 +99,22 @@ def test_fetches_of_many_topics(version: int) -> None:
     topics = tuple(FetchedTopic(f"t{n}", bytes(16), ((0, n % 2 * 3, 5),)) for n in range(1_500))
     response = FetchResponse(topics=topics)
     assert joined(k01_fetch, version, response) == k01_fetch.encode_response(version, response)
+
+
+@pytest.mark.parametrize("version", [4, 13])
+def test_a_fetch_of_many_partitions(version: int) -> None:
+    topic = FetchedTopic("t", bytes(16), tuple((n, n % 2 * 3, 5) for n in range(1_500)))
+    response = FetchResponse(topics=(topic,))
+    assert joined(k01_fetch, version, response) == k01_fetch.encode_response(version, response)
+
+
+@pytest.mark.parametrize("version", [1, 4, 11])
+def test_list_offsets(version: int) -> None:
+    partitions = tuple((n, n % 2 * 3, -1, 0, 0) for n in range(1_500))
+    for topics in ((("t", partitions),), tuple((f"t{n}", partitions[:1]) for n in range(1_500))):
+        response = ListOffsetsResponse(topics)
+        assert joined(k02_list_offsets, version, response) == k02_list_offsets.encode_response(version, response)
+    assert k02_list_offsets.slices(version, ListOffsetsResponse((("t", partitions[:3]),))) is None
 
 
 @pytest.mark.parametrize("version", [0, 1, 8, 13])

@@ -20,6 +20,11 @@ from muster_coordinator.wire import k00_produce
 MAX_WAIT_MS = 30_000
 """Longest wait of a fetch, whatever the client asks: a parked request holds its place in the connection's order."""
 
+_Asked = tuple[str, tuple[tuple[int, int, int], ...]]
+"""(topic, ((partition, current leader epoch, timestamp), ...))."""
+_Offset = tuple[int, int, int, int, int]
+"""(partition, error_code, timestamp, offset, leader_epoch)."""
+
 _NO_SESSION = 0
 _LATEST, _EARLIEST, _EARLIEST_LOCAL = -1, -2, -4
 _SINCE = {_LATEST: 1, _EARLIEST: 1, -3: 7, _EARLIEST_LOCAL: 8, -5: 9, -6: 11}
@@ -34,20 +39,23 @@ class TopicHandlers:
         self._view = view
 
     def list_offsets(self, request: w.ListOffsetsRequest, exchange: ClientAnswer) -> None:
-        asked = Counter((topic, each[0]) for topic, partitions in request.topics for each in partitions)
-        version = exchange.version
-        exchange.answer(
-            w.ListOffsetsResponse(
-                tuple(
-                    (topic, self._offsets(version, topic, {p: timestamp for p, _, timestamp in partitions}, asked))
-                    for topic, partitions in request.topics
-                )
-            )
-        )
+        version, asked = exchange.version, Counter[tuple[str, int]]()
+
+        def count(each: _Asked) -> None:
+            asked.update([(each[0], partition) for partition, _, _ in each[1]])
+
+        def offsets(each: _Asked) -> tuple[str, tuple[_Offset, ...]]:
+            timestamps = {partition: timestamp for partition, _, timestamp in each[1]}
+            return each[0], self._offsets(version, each[0], timestamps, asked)
+
+        def answer(topics: tuple[tuple[str, tuple[_Offset, ...]], ...]) -> None:
+            exchange.answer(w.ListOffsetsResponse(topics))
+
+        make_each(request.topics, count, lambda _: make_each(request.topics, offsets, answer))
 
     def _offsets(
         self, version: int, topic: str, timestamps: dict[int, int], asked: Counter[tuple[str, int]]
-    ) -> tuple[tuple[int, int, int, int, int], ...]:
+    ) -> tuple[_Offset, ...]:
         return tuple(
             self._offset(version, topic, partition, timestamp)
             if asked[topic, partition] == 1
@@ -55,8 +63,7 @@ class TopicHandlers:
             for partition, timestamp in timestamps.items()
         )
 
-    def _offset(self, version: int, topic: str, partition: int, timestamp: int) -> tuple[int, int, int, int, int]:
-        """(partition, error_code, timestamp, offset, leader_epoch)."""
+    def _offset(self, version: int, topic: str, partition: int, timestamp: int) -> _Offset:
         if timestamp < 0 and (timestamp not in _SINCE or version < _SINCE[timestamp]):
             return (partition, ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
         if not self._view.has(topic, partition):
