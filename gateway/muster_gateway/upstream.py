@@ -66,7 +66,6 @@ class Upstream:
             try:
                 caller = await self._connect()
                 try:
-                    self.failing = False
                     await self._follow(caller)
                 finally:
                     caller.close()
@@ -92,6 +91,7 @@ class Upstream:
         self.announced = await _ask_versions(caller)
         while not caller.lost:
             answer = await ask_brokers(caller)
+            self.failing = False  # a broker that hangs takes connections
             if not self._nodes.learn_brokers(answer.brokers):
                 await self._nodes.tell_brokers(answer.brokers)
             if answer.brokers:

@@ -34,6 +34,9 @@ class Server:
         self.api_versions: list[int] = []
         """Versions of ApiVersions that were asked for."""
         self.api_versions_max = 4
+        self.hangs = False
+        """It takes connections and answers nothing."""
+        self.accepted = 0
         self.port = 0
         self.connections: set[asyncio.StreamWriter] = set()
         self.leader = node_id  # whom FindCoordinator names
@@ -56,10 +59,13 @@ class Server:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.add(writer)
+        self.accepted += 1
         try:
             while True:
                 (length,) = struct.unpack(">i", await reader.readexactly(4))
                 frame = await reader.readexactly(length)
+                if self.hangs:
+                    continue
                 answer = await self._answer(frame)
                 if answer is None:
                     return
