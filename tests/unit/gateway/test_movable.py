@@ -322,7 +322,8 @@ async def test_the_next_leader_is_found() -> None:
     first, second = PodApi(), PodApi(range(0))
     async with second.listening(), site(api=first) as it:
         calls = it.gateway._lease_calls
-        calls._servers = (*calls._servers, ("127.0.0.1", second.port))
+        known = calls._servers()
+        calls._servers = lambda: (*known, ("127.0.0.1", second.port))
         await wait_for(lambda: it.gateway.moves.held == PARTITIONS)
         second.epoch = 2
         first.leads, second.leads = range(0), range(PARTITIONS)
