@@ -106,13 +106,19 @@ def committed_everywhere(moving: Moving, group: str) -> list[int]:
     return [each.offset for each in answer.topic_partitions]
 
 
+def status_of_move(group: dict[str, Any]) -> dict[str, Any]:
+    """The status without `WrittenBack`: Kafka takes no offsets while the sessions of the members last that it had."""
+    status: dict[str, Any] = group["status"]
+    return status | {"conditions": [each for each in status["conditions"] if each["type"] != "WrittenBack"]}
+
+
 def test_the_same_manifest_moves_once_and_its_deletion_changes_nothing(moving: Moving) -> None:
     moving.declare_group("k-orders", "Muster")
     moving.wait_for_reason("k-orders", "AtMuster")
-    before = moving.group("k-orders")["status"]
+    before = status_of_move(moving.group("k-orders"))
     for _ in range(APPLIED):
         moving.declare_group("k-orders", "Muster")
-    assert moving.group("k-orders")["status"] == before
+    assert status_of_move(moving.group("k-orders")) == before
     moving.kubectl("delete", "consumergroup", "k-orders", "--timeout=30s")
     moving.declare_group("k-orders", "Muster")
     moving.wait_for_reason("k-orders", "AtMuster")

@@ -26,7 +26,8 @@ PORTS = {
 CALLERS = {
     *("client.py", "consumer.py", "request.py", "fences.py", "nominator.py", "disaster.py", "mischief.py"),
     "transactions/reader.py",
-    *("consuming/member.py", "consuming/topics.py"),
+    *("consuming/member.py", "consuming/classic.py", "consuming/assigning.py", "consuming/machine.py"),
+    "consuming/topics.py",
     "moves/gateways.py",
     "operating/volumes.py",
     *("operating/person.py", "operating/mischief.py", "transactions/producer.py", "transactions/pipeline.py"),

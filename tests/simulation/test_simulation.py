@@ -30,7 +30,7 @@ from muster_coordinator.replication.sets import Sets
 
 SEEDS = 300
 PART = 10
-STRUCK_SEEDS = 120
+STRUCK_SEEDS = 140
 DISASTER_SEEDS = 500
 """Few seeds lose a majority for good, and not in each of them somebody accepts it."""
 PLAIN = "MUSTER_TEST_COMPILED" not in os.environ
@@ -110,7 +110,8 @@ def test_drawn_options_are_of_every_profile() -> None:
 def test_each_kind_of_fault_strikes_within_a_few_seeds() -> None:
     struck: Counter[Injected] = Counter()
     disasters = (seed for seed in range(STRUCK_SEEDS, DISASTER_SEEDS) if draw(seed).disaster)
-    for seed in chain(range(STRUCK_SEEDS), disasters):
+    others = (seed for seed in range(STRUCK_SEEDS) if not draw(seed).mixed)  # these have few faults
+    for seed in chain(others, disasters):
         struck += simulate(draw(seed)).injected
         missing = set(Injected) - set(struck)
         if not missing:

@@ -21,9 +21,11 @@ pytestmark = [  # a process that was killed is collected with coroutines that ne
 SEEDS = 60
 PART = 20
 HASH = """
+import os
 from tests.simulation.options import draw_options, for_operating
 from tests.simulation.simulator import simulate
-print(*(simulate(for_operating(draw_options(seed))).trace_hash for seed in range(6)))
+print(*(simulate(for_operating(draw_options(seed))).trace_hash for seed in range(6)), flush=True)
+os._exit(0)
 """
 OF_OPERATORS = (
     Injected.CONFLICT,
