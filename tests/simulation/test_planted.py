@@ -29,6 +29,7 @@ def _is_quick(name: str) -> bool:
 
 
 @pytest.mark.interpreted
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in FAULTS if _is_quick(name)])
 def test_planted_fault_is_caught(name: str) -> None:
     seed, reason = first_seed(name)

@@ -28,8 +28,8 @@ from tests.simulation.world import World
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.sets import Sets
 
-SEEDS = 300
-PART = 10
+SEEDS = 200
+PART = 5
 STRUCK_SEEDS = 140
 DISASTER_SEEDS = 500
 """Few seeds lose a majority for good, and not in each of them somebody accepts it."""

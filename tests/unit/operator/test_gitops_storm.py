@@ -10,7 +10,7 @@ from tests.unit.operator.storm import storm
 from tests.unit.operator.storm_faults import STORM_FAULTS
 
 SEEDS = 200
-PART = 20
+PART = 10
 
 
 @pytest.mark.long
