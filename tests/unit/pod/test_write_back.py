@@ -187,6 +187,7 @@ def test_leader_of_the_past_writes_nothing() -> None:
     _run(test)
 
 
+@pytest.mark.interpreted
 def test_answer_of_the_shard_that_came_late_is_not_used() -> None:
     async def test(world: World) -> None:
         world.route(GROUP, at_muster=True)
