@@ -39,7 +39,7 @@ class Port(StrEnum):
     WORKLOAD = "workload"
     POD = "pod"
     JOBS = "jobs"
-    """Of backups; `muster local up` has none."""
+    """What has to be done for backups; `muster local up` has none."""
 
 
 @dataclass(frozen=True)

@@ -420,7 +420,8 @@ async def test_cut_of_some_pods_is_none(cluster: LocalCluster, load: Load, monke
 def test_pods_come_up_on_volumes_that_were_restored_each_by_itself(
     cluster: LocalCluster, load: Load, tmp_path: Path
 ) -> None:
-    """As on Kubernetes: no record says who leads, so the operator takes sets, epochs and layout from the volumes."""
+    """It starts as on Kubernetes: no record says who leads, so the operator takes sets, epochs and layout from the
+    volumes."""
     store, whole, again = str(tmp_path / "store"), tmp_path / "whole", tmp_path / "again"
     before = load.known()
     backup_id = create(cluster, store)

@@ -39,7 +39,7 @@ NAMESPACE, NAME, OPERATOR = "muster-alerts", "watched", "muster-system"
 SECONDS_OF_A_MINUTE = 2
 PARTITIONS = 60
 CONNECTIONS = 200
-"""That one address may hold."""
+"""The most that one address may hold."""
 WRITABLE, LEADERLESS = "MusterStorageNotWritable", "MusterPartitionsLeaderless"
 BEHIND = 100_000
 """Records that MusterReplicasBehind takes for too many."""
@@ -76,7 +76,7 @@ def on_call(cluster: Cared, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def volume(pod: Pod, name: str = "muster") -> Path:
-    """Of a pod that runs, as this machine sees it."""
+    """The volume of a pod that runs, as this machine sees it."""
     return Path(f"/proc/{process_of(pod.uid)}/root/var/lib/{name}")
 
 

@@ -42,7 +42,7 @@ class Moving(Fronted):
         return found
 
     def wait_for_reason(self, name: str, reason: str) -> None:
-        """Of the Ready condition, about what is declared now."""
+        """Wait until Ready has this reason, about what is declared now."""
 
         def holds() -> bool:
             found = self.group(name)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def environment(operator: None, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Of a person whose kubeconfig names an empty namespace."""
+    """The environment of a person whose kubeconfig names an empty namespace."""
     install_operator()  # tests of the store may have sent it away since
     name, config = f"start-{uuid.uuid4().hex[:8]}", tmp_path / "kubeconfig"
     shutil.copy(os.environ["KUBECONFIG"], config)

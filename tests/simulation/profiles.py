@@ -356,7 +356,7 @@ MIGRATIONS: Profile = {
     **dict.fromkeys(("flip_every_ms", "full_every_ms", "broken_every_ms", "errors_every_ms", "slow_every_ms"), 0),
     **dict.fromkeys(("promise_every_ms", "misdirect_every_ms", "wipe_every_ms", "slow_death_every_ms"), 0),
 }
-"""Of two of three of these: leaders that change now and then, and time in between for members of both protocols."""
+"""Two of three of these have it: leaders that change now and then, and time between for members of both protocols."""
 POLICIES = ("bidirectional", "bidirectional", "bidirectional", "upgrade", "downgrade", "disabled")
 
 

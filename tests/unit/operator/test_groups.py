@@ -62,7 +62,7 @@ def seen(*groups: ConsumerGroup, facts: GroupFacts = KNOWN, **more: Any) -> Obse
 
 
 def written(observation: Observation) -> dict[str, ConsumerGroup]:
-    """As they are after the plan, by name."""
+    """The objects as they are after the plan, by name."""
     after = {each.metadata.name: each for each in observation.groups or ()}
     for each in plan(observation, 0.0):
         if isinstance(each, WriteGroupStatus):
@@ -75,7 +75,7 @@ def condition(subject: ConsumerGroup, kind: ConditionType = ConditionType.READY)
 
 
 def reason(observation: Observation, name: str = "k-orders") -> str:
-    """Of the Ready condition of that one; with Reconciling and Stalled as kstatus wants them."""
+    """The reason of the Ready condition; Reconciling and Stalled are as kstatus wants them."""
     subject = written(observation)[name]
     ready, moves, stalled = (
         condition(subject, kind) for kind in (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
