@@ -28,20 +28,14 @@ from tests.unit.podapi.fake_volume import FakeVolume
 from muster_operator.api.durations import format_time
 from muster_operator.api.models import GROUP, VERSION, CoordinatorClusterSpec
 from muster_operator.kube.manifests import API_PORT, CLAIM, CLUSTER_LABEL
+from muster_operator.kube.objects_seen import RESOURCES as OUR_RESOURCES
 
 RESOURCES = {
     "/api/v1": ["pods", "services", "namespaces"],
     "/apis/apps/v1": ["statefulsets", "deployments"],
     "/apis/batch/v1": ["jobs"],
     "/apis/policy/v1": ["poddisruptionbudgets"],
-    f"/apis/{GROUP}/{VERSION}": [
-        "coordinatorclusters",
-        "offsetstopics",
-        "offsetspartitions",
-        "musterusers",
-        "consumergroups",
-        "musterbackups",
-    ],
+    f"/apis/{GROUP}/{VERSION}": [each.plural for each in OUR_RESOURCES],
 }
 """What kopf looks for."""
 REVISION = "1"

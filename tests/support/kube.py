@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 
 from muster_operator.kube.client import KubeClient, connect
+from muster_operator.kube.objects_seen import RESOURCES
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -70,15 +71,8 @@ def custom_resources() -> None:
         pytest.skip("needs a Kubernetes for tests: make test-kubernetes, or MUSTER_TEST_KUBECONFIG (a path)")
     kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(REPOSITORY / "crds"))
-    for each in (
-        "coordinatorclusters",
-        "offsetstopics",
-        "offsetspartitions",
-        "musterusers",
-        "consumergroups",
-        "musterbackups",
-    ):
-        kubectl_when_ready("get", each, "-A")
+    for each in RESOURCES:
+        kubectl_when_ready("get", each.plural, "-A")
 
 
 def install_operator() -> None:

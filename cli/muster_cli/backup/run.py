@@ -1,7 +1,7 @@
 """`muster backup run`: what a Job of the operator does. Create a backup, then verify it and drop old ones, as asked.
 
-The answer is one JSON object (`Result`), which Kubernetes keeps as the termination message of the container, so the
-operator needs no way into the pod.
+The answer is one JSON object (`BackupResult`), which Kubernetes keeps as the termination message of the container, so
+the operator needs no way into the pod.
 """
 
 from __future__ import annotations

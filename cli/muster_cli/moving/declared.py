@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from muster_operator.api.conditions import ConditionType, Reason, condition_stat
 from muster_operator.api.consumer_group import MUSTER
 from muster_operator.api.models import ConsumerGroup, ConsumerGroupStatus, CoordinatorCluster
 from muster_operator.kube.objects import API_VERSION, collection_path, decode, object_path
+from muster_operator.plan.groups import counting
 from muster_operator.store.port import StoreError
 
 LOOK_S = 0.5
@@ -53,8 +54,11 @@ async def the_cluster(reader: KubernetesReader) -> CoordinatorCluster:
 
 async def declared_groups(reader: KubernetesReader, cluster: CoordinatorCluster) -> list[ConsumerGroup]:
     """Those of the cluster. Raises CliError."""
-    meta = cluster.metadata
-    return [each for each in await _all_of(reader, meta.namespace) if each.spec.cluster_ref.name == meta.name]
+    return _of(cluster, await _all_of(reader, cluster.metadata.namespace))
+
+
+def _of(cluster: CoordinatorCluster, groups: Iterable[ConsumerGroup]) -> list[ConsumerGroup]:
+    return [each for each in groups if each.spec.cluster_ref.name == cluster.metadata.name]
 
 
 def shown(groups: Sequence[ConsumerGroup]) -> list[DeclaredGroup]:
@@ -94,13 +98,10 @@ async def move_declared(
         for each in outcomes:
             say(each)
         return outcomes
-    already = {
-        each.spec.group
-        for each in await declared_groups(reader, cluster)
-        if each.spec.coordinator == MUSTER and _is_there(each)
-    }
+    there = await _all_of(reader, cluster.metadata.namespace)
+    already = {each.spec.group for each in _of(cluster, there) if each.spec.coordinator == MUSTER and _is_there(each)}
     for group in groups:
-        await _declare(reader, cluster, group)
+        there += await _declare(reader, cluster, group, there)
     outcomes = []
     for group in groups:
         outcome = await _followed(reader, cluster, group, timeout_s)
@@ -114,11 +115,9 @@ async def move_declared(
 def _foreseen(cluster: CoordinatorCluster, group: str) -> GroupOutcome:
     """What the declaration of the cluster alone says."""
     upstream = cluster.spec.upstream
-    prefixes = upstream.movable_groups if upstream is not None else ()
-    served = upstream.served_groups if upstream is not None else ("*",)
-    if "*" in served or group.startswith(served):
+    if upstream is None or upstream.serves(group):
         return GroupOutcome(group, Outcome.ALREADY)
-    if "*" in prefixes or group.startswith(prefixes):
+    if upstream.lets_move(group):
         return GroupOutcome(group, Outcome.READY)
     reason = f"spec.upstream.movableGroups of CoordinatorCluster {cluster.metadata.name} does not name it"
     return GroupOutcome(group, Outcome.STAYS, (reason,))
@@ -132,21 +131,24 @@ async def _all_of(reader: KubernetesReader, namespace: str) -> list[ConsumerGrou
         raise CliError(f"ConsumerGroups cannot be read: {error}") from None
 
 
-async def _declare(reader: KubernetesReader, cluster: CoordinatorCluster, group: str) -> None:
-    """Raises CliError."""
-    meta, there = cluster.metadata, await _all_of(reader, cluster.metadata.namespace)
+async def _declare(
+    reader: KubernetesReader, cluster: CoordinatorCluster, group: str, there: Sequence[ConsumerGroup]
+) -> list[ConsumerGroup]:
+    """Returns what was made beside what is `there`, all of the namespace. Raises CliError."""
+    meta = cluster.metadata
     spec: dict[str, Any] = {"clusterRef": {"name": meta.name}, "group": group, "coordinator": MUSTER}
-    present = _oldest(each for each in there if (each.spec.cluster_ref.name, each.spec.group) == (meta.name, group))
+    present = counting(_of(cluster, there)).get(group)
     try:
         if present is not None:
             path = object_path(ConsumerGroup, meta.namespace, present.metadata.name)
             await reader.client.merge(path, {"spec": {"coordinator": MUSTER}}, manager=MANAGER)
-            return
+            return []
         name = _name_of(group, meta.name, {each.metadata.name for each in there})
         body = {"apiVersion": API_VERSION, "kind": ConsumerGroup.__name__, "metadata": {"name": name}, "spec": spec}
-        await reader.client.create(collection_path(ConsumerGroup, meta.namespace), body)
+        made = await reader.client.create(collection_path(ConsumerGroup, meta.namespace), body)
     except StoreError as error:
         raise CliError(f"the ConsumerGroup of {group} was not declared: {error}") from None
+    return [decode(ConsumerGroup, made)]
 
 
 def _name_of(group: str, cluster: str, taken: set[str]) -> str:
@@ -164,7 +166,7 @@ async def _followed(
     try:
         async with asyncio.timeout(timeout_s):
             while True:
-                present = _oldest(each for each in await declared_groups(reader, cluster) if each.spec.group == group)
+                present = counting(await declared_groups(reader, cluster)).get(group)
                 if present is None:
                     return GroupOutcome(group, Outcome.UNKNOWN, ("somebody has deleted its ConsumerGroup",))
                 if _is_seen(present):
@@ -174,11 +176,6 @@ async def _followed(
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         return last
-
-
-def _oldest(groups: Any) -> ConsumerGroup | None:
-    """The one that counts."""
-    return min(groups, key=lambda each: (each.metadata.creation_timestamp, each.metadata.name), default=None)
 
 
 def _is_seen(group: ConsumerGroup) -> bool:

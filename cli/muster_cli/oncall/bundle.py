@@ -28,13 +28,11 @@ from muster_operator.kube.client import Json, KubeError
 from muster_operator.kube.gateway_manifests import GATEWAY_LABEL
 from muster_operator.kube.manifests import CLUSTER_LABEL, METRICS_PORT
 from muster_operator.kube.objects import API_VERSION
+from muster_operator.kube.objects_seen import RESOURCES
 from muster_operator.store.port import NotFoundError, StoreError
 
 OBJECTS = (
-    *((f"/apis/{API_VERSION}", each) for each in ("coordinatorclusters", "offsetstopics", "offsetspartitions")),
-    (f"/apis/{API_VERSION}", "musterusers"),
-    (f"/apis/{API_VERSION}", "consumergroups"),
-    (f"/apis/{API_VERSION}", "musterbackups"),
+    *((f"/apis/{API_VERSION}", each.plural) for each in RESOURCES),
     *(("/api/v1", each) for each in ("pods", "services", "persistentvolumeclaims")),
     *(("/apis/apps/v1", each) for each in ("statefulsets", "deployments")),
     ("/apis/policy/v1", "poddisruptionbudgets"),

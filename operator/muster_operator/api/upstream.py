@@ -89,6 +89,18 @@ class Upstream(msgspec.Struct, frozen=True, rename="camel"):
     tls: OutgoingTls | None = None
     sasl: OutgoingSasl | None = None
 
+    def serves(self, group: str) -> bool:
+        """Whether Muster coordinates the group for good."""
+        return _is_named(group, self.served_groups)
+
+    def lets_move(self, group: str) -> bool:
+        """Whether the group can move from Kafka to Muster."""
+        return _is_named(group, self.movable_groups)
+
+
+def _is_named(group: str, beginnings: tuple[str, ...]) -> bool:
+    return "*" in beginnings or group.startswith(beginnings)
+
 
 class GatewayToPods(msgspec.Struct, frozen=True, rename="camel"):
     """What the Internal listener asks of the gateway, where groups are at Muster."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -53,6 +53,10 @@ CREATES_IN_PARALLEL = 16
 """Requests under way when the partitions of a topic are created."""
 
 T = TypeVar("T", bound=Resource)
+SwappedStatus: TypeAlias = (
+    OffsetsPartitionStatus | OffsetsTopicStatus | MusterUserStatus | ConsumerGroupStatus | MusterBackupStatus
+)
+"""The status of a kind that only operators write, under the resourceVersion that was seen."""
 
 
 class KubeStore:
@@ -168,10 +172,7 @@ class KubeStore:
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
         """See the port."""
-        if self._dropped.is_in_vain(seen, status):
-            return
-        self._dropped.note(status, await self._swap_status(OffsetsTopic, seen, status))
-        self._tell_people(OffsetsTopic, seen, seen.status.conditions, status.conditions)
+        await self._write_status(OffsetsTopic, seen, status)
 
     async def write_cluster_status(self, seen: CoordinatorCluster, status: CoordinatorClusterStatus) -> None:
         """See the port: server-side apply."""
@@ -186,35 +187,25 @@ class KubeStore:
 
     async def write_user_status(self, seen: MusterUser, status: MusterUserStatus) -> None:
         """See the port."""
-        if self._dropped.is_in_vain(seen, status):
-            return
-        self._dropped.note(status, await self._swap_status(MusterUser, seen, status))
-        self._tell_people(MusterUser, seen, seen.status.conditions, status.conditions)
+        await self._write_status(MusterUser, seen, status)
 
     async def write_group_status(self, seen: ConsumerGroup, status: ConsumerGroupStatus) -> None:
         """See the port."""
-        if self._dropped.is_in_vain(seen, status):
-            return
-        self._dropped.note(status, await self._swap_status(ConsumerGroup, seen, status))
-        self._tell_people(ConsumerGroup, seen, seen.status.conditions, status.conditions)
+        await self._write_status(ConsumerGroup, seen, status)
 
     async def write_backup_status(self, seen: MusterBackup, status: MusterBackupStatus) -> None:
         """See the port."""
+        await self._write_status(MusterBackup, seen, status)
+
+    async def _write_status(self, resource: type[T], seen: T, status: SwappedStatus) -> None:
+        """Replace the status, and tell people what is new of it."""
         if self._dropped.is_in_vain(seen, status):
             return
-        self._dropped.note(status, await self._swap_status(MusterBackup, seen, status))
-        self._tell_people(MusterBackup, seen, seen.status.conditions, status.conditions)
+        written = await self._swap_status(resource, seen, status)
+        self._dropped.note(status, written)
+        self._tell_people(resource, seen, seen.status.conditions, status.conditions)
 
-    async def _swap_status(
-        self,
-        resource: type[T],
-        seen: T,
-        status: OffsetsPartitionStatus
-        | OffsetsTopicStatus
-        | MusterUserStatus
-        | ConsumerGroupStatus
-        | MusterBackupStatus,
-    ) -> T:
+    async def _swap_status(self, resource: type[T], seen: T, status: SwappedStatus) -> T:
         """Replace the status under the resourceVersion that was seen. After a conflict the object is read anew, so that
         the next plan is made from what is there.
         """

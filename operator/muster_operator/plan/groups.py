@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -103,7 +103,7 @@ def _partition(topic: OffsetsTopic, group: ConsumerGroup) -> int:
     return partition_for(group.spec.group, topic.layout.partitions)
 
 
-def counting(groups: tuple[ConsumerGroup, ...]) -> Mapping[str, ConsumerGroup]:
+def counting(groups: Iterable[ConsumerGroup]) -> Mapping[str, ConsumerGroup]:
     """The resource that counts, by id of the group: the oldest."""
     ordered = sorted(groups, key=lambda each: (each.metadata.creation_timestamp, each.metadata.name), reverse=True)
     return {each.spec.group: each for each in ordered}
@@ -111,16 +111,12 @@ def counting(groups: tuple[ConsumerGroup, ...]) -> Mapping[str, ConsumerGroup]:
 
 def _can_move(cluster: CoordinatorCluster, group: str) -> bool:
     upstream = cluster.spec.upstream
-    return upstream is not None and _is_named(group, upstream.movable_groups)
+    return upstream is not None and upstream.lets_move(group)
 
 
 def _is_here_for_good(cluster: CoordinatorCluster, group: str) -> bool:
     upstream = cluster.spec.upstream
-    return upstream is None or _is_named(group, upstream.served_groups)
-
-
-def _is_named(group: str, prefixes: tuple[str, ...]) -> bool:
-    return "*" in prefixes or group.startswith(prefixes)
+    return upstream is None or upstream.serves(group)
 
 
 def _side(cluster: CoordinatorCluster, group: ConsumerGroup, facts: GroupFacts) -> str:

@@ -8,7 +8,8 @@ import structlog
 
 from muster_operator.plan.actions import Action, StartBackup, WriteBackupStatus
 from muster_operator.steps.context import Context, Outcome
-from muster_operator.store.port import ConflictError, NotFoundError, StoreError
+from muster_operator.steps.telling import write_each
+from muster_operator.store.port import StoreError
 
 log = structlog.get_logger(__name__)
 
@@ -33,11 +34,8 @@ async def make_backups(context: Context, actions: Sequence[Action]) -> Outcome |
 
 async def write_backup_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
     todo = [each for each in actions if isinstance(each, WriteBackupStatus)]
-    if not todo or not context.has_time_to_tell("write_backup_status"):
-        return None
-    for each in todo:
-        try:
-            await context.store.write_backup_status(each.seen, each.status)
-        except (ConflictError, NotFoundError):
-            continue  # changed or deleted meanwhile: what is there now is planned for anew
-    return Outcome("BackupsTold", f"{len(todo)} MusterBackups")
+    store = context.store
+    told = await write_each(
+        context, "write_backup_status", todo, lambda each: store.write_backup_status(each.seen, each.status)
+    )
+    return Outcome("BackupsTold", f"{len(todo)} MusterBackups") if told else None

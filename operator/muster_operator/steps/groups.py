@@ -13,7 +13,7 @@ from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import TELL_EVERY_S, Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
-from muster_operator.store.port import ConflictError, NotFoundError
+from muster_operator.steps.telling import write_each
 
 SETTLED_LOOKS = 10
 """Times TELL_EVERY_S: how often pods are asked while no group is on its way; else each TELL_EVERY_S."""
@@ -65,11 +65,8 @@ async def _start(context: Context, groups: Sequence[tuple[str, int]], session: P
 
 async def write_group_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
     todo = [each for each in actions if isinstance(each, WriteGroupStatus)]
-    if not todo or not context.has_time_to_tell("write_group_status"):
-        return None
-    for each in todo:
-        try:
-            await context.store.write_group_status(each.seen, each.status)
-        except (ConflictError, NotFoundError):
-            continue  # changed or deleted meanwhile: what is there now is planned for anew
-    return Outcome("GroupsTold", f"{len(todo)} groups")
+    store = context.store
+    told = await write_each(
+        context, "write_group_status", todo, lambda each: store.write_group_status(each.seen, each.status)
+    )
+    return Outcome("GroupsTold", f"{len(todo)} groups") if told else None

@@ -11,7 +11,7 @@ from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
-from muster_operator.store.port import ConflictError, NotFoundError
+from muster_operator.steps.telling import write_each
 
 
 async def give_access(context: Context, actions: Sequence[Action]) -> Outcome | None:
@@ -44,11 +44,8 @@ async def keep_users(context: Context, actions: Sequence[Action]) -> Outcome | N
 
 async def write_user_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
     todo = [each for each in actions if isinstance(each, WriteUserStatus)]
-    if not todo or not context.has_time_to_tell("write_user_status"):
-        return None
-    for each in todo:
-        try:
-            await context.store.write_user_status(each.seen, each.status)
-        except (ConflictError, NotFoundError):
-            continue  # changed or deleted meanwhile: what is there now is planned for anew
-    return Outcome("UsersTold", f"{len(todo)} users")
+    store = context.store
+    told = await write_each(
+        context, "write_user_status", todo, lambda each: store.write_user_status(each.seen, each.status)
+    )
+    return Outcome("UsersTold", f"{len(todo)} users") if told else None

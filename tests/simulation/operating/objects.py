@@ -10,23 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from muster_operator.kube.objects_seen import RESOURCES
+
 __all__ = ["Answer", "ApiObjects", "Backup", "Change", "Json", "Target", "labels_match"]
 
 Json = dict[str, Any]
 Name = tuple[str, str, str]
 """Plural, namespace, name."""
 
-WITH_STATUS = frozenset(
-    {
-        "coordinatorclusters",
-        "offsetstopics",
-        "offsetspartitions",
-        "musterusers",
-        "consumergroups",
-        "musterbackups",
-        "pods",
-    }
-)
+WITH_STATUS = frozenset({*(each.plural for each in RESOURCES), "pods"})
 """Kinds whose status is written through `/status` alone."""
 
 
