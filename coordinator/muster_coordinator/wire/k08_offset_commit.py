@@ -87,12 +87,15 @@ def _decode_flexible(header: RequestHeader, frame: bytes) -> OffsetCommitRequest
     group_instance_id, position = compact_nullable_string(frame, position)
     topic_count, position = compact_array_length(frame, position)
     topics = []
-    for done in range(topic_count):
-        if done and not done % SLICE_ENTRIES:
-            pause()
+    entries = 0
+    for _ in range(topic_count):
         topic, position = compact_string(frame, position)
         partitions, position = _partitions(frame, position)
         topics.append((topic, partitions))
+        entries += 1 + len(partitions)
+        if entries >= SLICE_ENTRIES:
+            entries = 0
+            pause()
     skip_tagged_fields(frame, position)
     return OffsetCommitRequest(
         group_id, generation_id, member_id, group_instance_id, -1, tuple(topics), header.api_version
@@ -106,12 +109,15 @@ def _decode_by_id(header: RequestHeader, frame: bytes) -> OffsetCommitByIdReques
     group_instance_id, position = compact_nullable_string(frame, position)
     topic_count, position = compact_array_length(frame, position)
     topics = []
-    for done in range(topic_count):
-        if done and not done % SLICE_ENTRIES:
-            pause()
+    entries = 0
+    for _ in range(topic_count):
         topic_id = frame[position : position + _ID_BYTES]
         partitions, position = _partitions(frame, position + _ID_BYTES)
         topics.append((topic_id, partitions))
+        entries += 1 + len(partitions)
+        if entries >= SLICE_ENTRIES:
+            entries = 0
+            pause()
     skip_tagged_fields(frame, position)
     return OffsetCommitByIdRequest(
         group_id, generation_id, member_id, group_instance_id, tuple(topics), header.api_version
@@ -171,11 +177,14 @@ def _decode_plain(header: RequestHeader, frame: bytes) -> OffsetCommitRequest:
         position += 8
     topic_count, position = array_length(frame, position)
     topics: list[tuple[str, tuple[_Partition, ...] | PackedOffsets]] = []
-    for done in range(topic_count):
-        if done and not done % SLICE_ENTRIES:
-            pause()
+    entries = 0
+    for _ in range(topic_count):
         topic, position = string(frame, position)
         partition_count, position = array_length(frame, position)
+        entries += 1 + partition_count
+        if entries >= SLICE_ENTRIES:
+            entries = 0
+            pause()
         if version >= 6 and PACKED_MIN <= partition_count <= PACKED_MAX:
             packed = _packed(frame, position, partition_count, _NULL_METADATA, _EMPTY_METADATA)
             if packed is not None:

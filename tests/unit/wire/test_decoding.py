@@ -52,6 +52,7 @@ LARGE = {
     "ListOffsets": (2, 1, struct.pack(">i", -1) + topics(ASKED, ENTRIES, 1)),
     "Metadata": (3, 1, names()),
     "OffsetCommit of many topics": (8, 7, COMMIT + topics(COMMITTED, ENTRIES, 1)),
+    "OffsetCommit of many topics with some partitions": (8, 7, COMMIT + topics(COMMITTED, SLICE_ENTRIES // 5, 21)),
     "OffsetCommit with metadata": (8, 7, COMMIT + topics(COMMITTED[:-2] + string("m"), 1, ENTRIES)),
     "OffsetFetch": (9, 1, string("g") + topics(struct.pack(">i", 0), ENTRIES, 1)),
     "DescribeGroups": (15, 0, names()),
