@@ -49,6 +49,7 @@ ALL_CONDITIONS = "kubectl -n $NAMESPACE describe coordinatorclusters"
 POD_LOG = "kubectl -n $NAMESPACE logs $POD --tail=200"
 POD_EVENTS = "kubectl -n $NAMESPACE describe pod $POD"
 OPERATOR_LOG = "kubectl -n muster-system logs deployment/muster-operator --tail=200"
+MOVES = "kubectl muster groups moves -n $NAMESPACE"
 GATEWAY_LOG = "kubectl -n $NAMESPACE logs -l app.kubernetes.io/name=muster-gateway --tail=200"
 
 JOBS = (
@@ -382,6 +383,22 @@ MIRROR_AND_GATEWAY = (
         "The counter no longer rises.",
     ),
     Alert(
+        "MusterWriteBackStopped",
+        "muster_mirror_write_back_refused > 0 or muster_mirror_write_back_age_seconds > 60",
+        5,
+        "warning",
+        "Offsets of groups that have moved to pod " + POD + " do not get to the Kafka cluster.",
+        "A broker does not answer or refuses the offsets, or a group has members at Kafka, which takes no offsets of "
+        "it then.",
+        "Nothing, while Muster runs. Were all pods lost, consumers would start at Kafka from old offsets.",
+        (MOVES, ALL_CONDITIONS, POD_LOG),
+        "The condition `WrittenBack` of the ConsumerGroup, and `write_back_problem` in the pod's log, have the reason "
+        "([what each one needs](adopt.md#a-live-group-moves)). It fires as well while many groups move one after the "
+        "other, whose sessions at Kafka have to end first, and with a `muster.upstream.write.back.interval.ms` of "
+        "minutes.",
+        "`muster_mirror_write_back_refused` is 0, and `muster_mirror_write_back_age_seconds` a few seconds.",
+    ),
+    Alert(
         "MusterUpstreamRefusesLogin",
         "increase(muster_mirror_connections_refused_total[5m]) > 0 or "
         + increased("muster_gateway_connections_refused_total", "5m"),
@@ -449,6 +466,7 @@ NOT_TRIED: dict[str, str] = {
     "MusterTransactionsHang": "it takes a transaction that loses its group's partition at one moment",
     "MusterMirrorStopped": "it takes a Kafka cluster",
     "MusterMirrorBypassed": "it takes a Kafka cluster",
+    "MusterWriteBackStopped": "it takes a Kafka cluster",
     "MusterUpstreamRefusesLogin": "it takes a Kafka cluster",
     "MusterGatewayCutOff": "it takes a Kafka cluster",
     "MusterGatewayRequestsWait": "it takes a Kafka cluster",

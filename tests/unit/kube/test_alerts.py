@@ -132,6 +132,10 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "MusterTransactionsHang": (Fault("muster_transaction_markers_missing"),),
     "MusterMirrorStopped": (Fault("muster_mirror_problems"),),
     "MusterMirrorBypassed": (counter("muster_mirror_records_left_out_total"),),
+    "MusterWriteBackStopped": (
+        Fault("muster_mirror_write_back_refused"),
+        Fault("muster_mirror_write_back_age_seconds", before=5, during=100),
+    ),
     "MusterUpstreamRefusesLogin": (
         Fault("muster_mirror_connections_refused_total", more={"reason": "login"}, grows=True),
         counter("muster_gateway_connections_refused_total", cluster="upstream", reason="tls"),
