@@ -43,6 +43,7 @@ DONE = {
     apis.Treatment.FIND_COORDINATOR: "by the group's id; nodes rewritten",
     apis.Treatment.GROUP: "by the group's id",
     apis.Treatment.CONFIGS: "of groups by their ids; all others pass",
+    apis.Treatment.LIST_CONFIGS: "groups: Kafka's without those of Muster, and Muster's; all others pass",
     apis.Treatment.SASL: "passes, or is answered by the gateway where it asks clients",
     apis.Treatment.LIST_GROUPS: "Kafka's without those of Muster; Muster's at its nodes",
 }

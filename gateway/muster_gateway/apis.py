@@ -28,6 +28,8 @@ class Treatment(Enum):
     CONFIGS = auto()
     """Configs of groups at Muster are there; those of all other things are Kafka's."""
     LIST_GROUPS = auto()
+    LIST_CONFIGS = auto()
+    """The groups of the answer are those with configs at Kafka, and those at Muster."""
     SASL = auto()
     """Passes to the broker, where it is the broker that asks who the client is; who it says it is is read."""
 
@@ -51,7 +53,7 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, AP
 TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE, DESCRIBE_CLUSTER = 28, 42, 47, 60
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 44
+DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 32, 44, 74
 
 _GROUP = Treatment.GROUP
 
@@ -120,7 +122,7 @@ _RULES = (
     Rule(66, "ListTransactions", 2),
     Rule(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 1, _GROUP, 0),
     Rule(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 1, _GROUP, 0),
-    Rule(74, "ListConfigResources", 1),
+    Rule(LIST_CONFIG_RESOURCES, "ListConfigResources", 1, Treatment.LIST_CONFIGS, 0),
     Rule(75, "DescribeTopicPartitions", 0),
 )
 

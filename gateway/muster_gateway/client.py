@@ -22,7 +22,7 @@ from muster_gateway.dialling import Dialling
 from muster_gateway.errors import ClientError, GatewayError, UpstreamError
 from muster_gateway.flow import Busy, ReadGate
 from muster_gateway.group_lane import Request
-from muster_gateway.group_requests import configured_groups, group_ids, refused
+from muster_gateway.group_requests import configured_groups, group_ids, lists_groups, refused
 from muster_gateway.intake import Intake
 from muster_gateway.movable import MovableRequests
 from muster_gateway.moves import Moves
@@ -40,6 +40,9 @@ from muster_gateway.upstream import Upstream
 COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted."""
 
+
+ANY_GROUP = ""
+"""Any pod answers what is asked about no group: the leader of this one is looked for, and found again after it ends."""
 
 HELD_BACK = Busy.CLIENT_SLOW | Busy.BROKER_SLOW | Busy.TOO_MANY | Busy.PARKED
 """While one of these holds no request is taken, also of those that have come."""
@@ -211,6 +214,8 @@ class ClientConnection(asyncio.Protocol):
             self._api_versions(head, frame)
         elif treatment is Treatment.LIST_GROUPS:
             self._list_groups(head, frame)
+        elif treatment is Treatment.LIST_CONFIGS:
+            self._list_configs(head, frame)
         elif treatment is Treatment.SASL:
             self._sasl(head, frame)
         else:
@@ -301,6 +306,22 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._ask_broker(Slot(head), frame)
 
+    def _list_configs(self, head: RequestHead, frame: bytes) -> None:
+        """Administrators ask any one node for all. Kafka is asked first, and Muster unless that is an error."""
+        shown = self._shared.shown
+
+        def kafka_answered(slot: Slot, kafka: bytes) -> None:
+            if not shown.has_configs(kafka):
+                self._answered(slot, framed(kafka))
+                return
+            slot.edit = lambda slot, muster: self._answered(slot, framed(shown.configs_of_both(kafka, muster)))
+            self._slots_held += len(kafka)
+            slot.held += len(kafka)
+            self._at_muster.submit(Request(slot, frame, ANY_GROUP))
+
+        is_merged = bool(self._shared.routes) and lists_groups(head, frame)
+        self._ask_broker(Slot(head, kafka_answered, held=len(frame)) if is_merged else Slot(head), frame)
+
     def _sasl(self, head: RequestHead, frame: bytes) -> None:
         if self._shared.settings.asks_clients:  # it has logged in before, and its broker knows the gateway
             raise ClientError("sasl_state", f"{head.rule.name} of a client that is known")
@@ -343,6 +364,9 @@ class ClientConnection(asyncio.Protocol):
         self._at_muster.submit(Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod))
 
     def _answered_by_muster(self, slot: Slot, answer: bytes) -> None:
+        if slot.edit is not None:
+            slot.edit(slot, answer)
+            return
         if slot.head.rule.treatment is Treatment.LIST_GROUPS:
             answer = self._shared.shown.groups_of_muster(slot.head, answer)
         self._answered(slot, framed(answer))

@@ -64,6 +64,16 @@ def configured_groups(head: RequestHead, frame: bytes) -> tuple[str, ...]:
     return tuple([each.name for each in request.resources])
 
 
+def lists_groups(head: RequestHead, frame: bytes) -> bool:
+    """Whether a ListConfigResources asks for groups. Raises ClientError."""
+    try:
+        request = _decoded(frame)
+    except WireError as error:
+        raise ClientError("malformed_request", f"{head.rule.name} v{head.version}: {error}") from error
+    assert isinstance(request, f.ListConfigResourcesRequest)
+    return not request.resource_types or f.ConfigResourceType.GROUP in request.resource_types
+
+
 def is_repeatable(head: RequestHead, frame: bytes) -> bool:
     """Whether a request may be carried out twice, as by a client that was not answered and asks again.
 
@@ -184,6 +194,7 @@ _ERROR_OF: dict[int, Callable[[Reader, int], int]] = {
     apis.OFFSET_DELETE: _of_offset_delete,
     apis.CONSUMER_GROUP_HEARTBEAT: _after_throttle(0),
     apis.CONSUMER_GROUP_DESCRIBE: _of_only_consumer_group,
+    apis.LIST_CONFIG_RESOURCES: _after_throttle(0),
 }
 
 

@@ -14,6 +14,8 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests.configs import ListConfigResourcesResponse
+from muster_coordinator.wire import k74_list_config_resources as k74
 from muster_coordinator.wire.codec import Reader, Writer
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.primitives import skip_tagged_fields
@@ -22,6 +24,7 @@ from muster_gateway.errors import UpstreamError
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_THROTTLE_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,19 @@ def refuse_to_list_groups(version: int, correlation_id: int, code: ErrorCode) ->
     writer.int16(code)
     writer.array((), writer.string)
     return writer.done()
+
+
+@guarded
+def read_config_resources(frame: bytes) -> ListConfigResourcesResponse:
+    """An answer to ListConfigResources of version 1."""
+    return k74.decode_response(Reader(frame, answer_body(frame, True), True))
+
+
+@guarded
+def with_config_resources(frame: bytes, response: ListConfigResourcesResponse) -> bytes:
+    """The answer to ListConfigResources of version 1 that has this header and throttle time."""
+    begin = answer_body(frame, True) + _THROTTLE_BYTES
+    return frame[:begin] + k74.encode_response(k74.API.max_version, response)[_THROTTLE_BYTES:]
 
 
 _SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests import configs as f
 from muster_gateway.coordinators import Coordinators
 from muster_gateway.moves import Moves
 from muster_gateway.nodes import Nodes
@@ -18,10 +19,14 @@ from muster_gateway.rewriting import (
     listed_groups_without,
     read_api_versions,
     read_brokers,
+    read_config_resources,
     refuse_to_list_groups,
+    with_config_resources,
     write_api_versions,
 )
 from muster_gateway.routes import Routes
+
+_GROUP = f.ConfigResourceType.GROUP
 
 
 class _NotKnownError(Exception):
@@ -65,14 +70,36 @@ class Shown:
         """A pod that mirrors Kafka shows Kafka's groups, too. Raises UpstreamError."""
         return self._listed(head, frame, lambda group: not self._routes.is_at_muster(group))
 
+    def has_configs(self, frame: bytes) -> bool:
+        """Whether an answer to ListConfigResources lists what there is. Raises UpstreamError."""
+        return read_config_resources(frame).error_code == 0
+
+    def configs_of_both(self, kafka: bytes, muster: bytes) -> bytes:
+        """The answer to ListConfigResources from that of a broker and that of a pod: each group is listed by who serves
+        it. Raises UpstreamError."""
+        of_kafka, of_muster = read_config_resources(kafka), read_config_resources(muster)
+        if of_muster.error_code:
+            return muster
+        groups = {each.name for each in (*of_kafka.resources, *of_muster.resources) if each.resource_type == _GROUP}
+        if any(self._is_unknown(group) for group in groups):
+            code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return with_config_resources(kafka, f.ListConfigResourcesResponse(code))
+        at_muster = self._routes.is_at_muster
+        both = [each for each in of_kafka.resources if each.resource_type != _GROUP or not at_muster(each.name)]
+        both += [each for each in of_muster.resources if each.resource_type == _GROUP and at_muster(each.name)]
+        return with_config_resources(kafka, f.ListConfigResourcesResponse(0, tuple(both)))
+
+    def _is_unknown(self, group: str) -> bool:
+        """Whether a group may be of either side now."""
+        return self._moves is not None and not self._routes.is_served(group) and self._moves.is_unknown(group)
+
     def _listed(self, head: RequestHead, frame: bytes, left_out: Callable[[str], bool]) -> bytes:
         """Without a lease a group may be of either side, and a list would have it twice, or not at all."""
-        moves = self._moves
-        if moves is None:
+        if self._moves is None:
             return listed_groups_without(head.version, frame, left_out)
 
         def is_left_out(group: str) -> bool:
-            if not self._routes.is_served(group) and moves.is_unknown(group):
+            if self._is_unknown(group):
                 raise _NotKnownError
             return left_out(group)
 

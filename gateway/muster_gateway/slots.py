@@ -8,8 +8,8 @@ from muster_gateway.requests import RequestHead
 
 
 class Slot:
-    """One request. `edit` takes a broker's answer (without its length) that must be read, and sees to it that the slot
-    is answered; None: the broker's answer passes. `answer`: with its length, when it is there and waits for its turn.
+    """One request. `edit` takes an answer (without its length) that must be read, and sees to it that the slot is
+    answered; None: a broker's answer passes. `answer`: with its length, when it is there and waits for its turn.
     `held`: bytes of request or answer that are kept."""
 
     __slots__ = ("answer", "edit", "head", "held")

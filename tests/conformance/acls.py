@@ -46,6 +46,7 @@ ACLS = [
     _acl("TRANSACTIONAL_ID", "described-", "DESCRIBE", **PREFIXED),
     _acl("CLUSTER", "kafka-cluster", "ALL"),
     _acl("CLUSTER", "kafka-cluster", "DESCRIBE", **DENY),
+    _acl("CLUSTER", "kafka-cluster", "DESCRIBE_CONFIGS", **DENY),
 ]
 GROUPS = ("hidden", "elsewhere", "described", "read", "deleted", "denied", "open")
 

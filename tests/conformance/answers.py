@@ -81,6 +81,9 @@ class Normaliser:
             items = tuple(t for t in items if t.transactional_id.startswith(self._script))
         if api == "list_groups" and name == "groups":
             return sorted((g for g in items if g.group_id.startswith(self._script)), key=lambda g: str(g.group_id))
+        if api == "list_config_resources" and name == "config_resources":
+            of_others = {r for r in items if r.resource_type == 32 and not r.resource_name.startswith(self._script)}
+            return sorted(set(items) - of_others, key=lambda r: (int(r.resource_type), str(r.resource_name)))
         if name == "members" and items and dataclasses.is_dataclass(items[0]):
             return sorted(items, key=self._member_key)
         if name in _UNORDERED.get(api, ()):

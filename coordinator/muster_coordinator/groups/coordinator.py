@@ -40,7 +40,7 @@ from muster_coordinator.groups.effects import (
     Effects,
     session_timer,
 )
-from muster_coordinator.groups.group_configs import alter_group_configs, describe_group_configs
+from muster_coordinator.groups.group_configs import alter_group_configs, describe_group_configs, list_configured_groups
 from muster_coordinator.groups.heartbeat import heartbeat
 from muster_coordinator.groups.join import join_group
 from muster_coordinator.groups.leave import leave_group
@@ -92,6 +92,7 @@ _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     c.DescribeConsumerGroupRequest: describe_consumers,
     f.AlterGroupConfigsRequest: alter_group_configs,
     f.DescribeGroupConfigsRequest: describe_group_configs,
+    f.ListConfigResourcesRequest: list_configured_groups,
 }
 
 

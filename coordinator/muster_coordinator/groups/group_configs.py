@@ -28,6 +28,9 @@ from muster_coordinator.requests.configs import (
     DescribedConfig,
     DescribedResource,
     DescribeGroupConfigsRequest,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListedResource,
 )
 from muster_coordinator.state_machine import Result, Token
 
@@ -130,6 +133,17 @@ def _invalid(message: str) -> GroupError:
 
 def _kafka_name(setting: str) -> str:
     return str(_SETTINGS[setting].metadata["kafka"])
+
+
+# -- ListConfigResources ----------------------------------------------------------------------------------------------
+
+
+def list_configured_groups(
+    state: GroupTables, _request: ListConfigResourcesRequest, _token: Token, _now_ms: int
+) -> Result:
+    """Every group for which something is set, whether there is a group of that name or not."""
+    listed = [ListedResource(ConfigResourceType.GROUP, group_id) for group_id in state.consumers.own_configs]
+    return Result(response=ListConfigResourcesResponse(0, tuple(listed)))
 
 
 # -- DescribeConfigs --------------------------------------------------------------------------------------------------

@@ -131,6 +131,25 @@ class IncrementalAlterConfigsResponse(_Message, frozen=True):
     results: tuple[AlteredResource, ...]
 
 
+# -- ListConfigResources (74) -----------------------------------------------------------------------------------------
+
+
+class ListConfigResourcesRequest(_Message, frozen=True):
+    """`resource_types`: none for all of them. Each shard is asked the same and answers for its own groups."""
+
+    resource_types: tuple[int, ...] = ()
+
+
+class ListedResource(_Message, frozen=True):
+    resource_type: int
+    name: str
+
+
+class ListConfigResourcesResponse(_Message, frozen=True):
+    error_code: int = 0
+    resources: tuple[ListedResource, ...] = ()
+
+
 # -- One group, as its shard is asked ---------------------------------------------------------------------------------
 
 

@@ -39,6 +39,7 @@ _REFUSALS: dict[type, Callable[[Any, int], object]] = {
     c.DescribeConsumerGroupRequest: lambda r, code: c.DescribedConsumerGroup(r.group_id, code),
     f.DescribeGroupConfigsRequest: lambda r, code: f.DescribedResource(f.ConfigResourceType.GROUP, r.group_id, code),
     f.AlterGroupConfigsRequest: lambda r, code: f.AlteredResource(f.ConfigResourceType.GROUP, r.group_id, code),
+    f.ListConfigResourcesRequest: lambda r, code: f.ListConfigResourcesResponse(code),
     m.DeleteGroupRequest: lambda r, code: m.DeleteGroupResponse(group_id=r.group_id, error_code=code),
     m.OffsetDeleteRequest: lambda r, code: m.OffsetDeleteResponse(error_code=code),
     m.TxnOffsetCommitRequest: lambda r, code: m.TxnOffsetCommitResponse(_every_partition(r.topics, code)),

@@ -39,6 +39,7 @@ from muster_coordinator.wire import (
     k60_describe_cluster,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    k74_list_config_resources,
     k76_share_group_heartbeat,
     k88_streams_group_heartbeat,
 )
@@ -76,6 +77,7 @@ MODULES = (
     k60_describe_cluster,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    k74_list_config_resources,
     k76_share_group_heartbeat,
     k88_streams_group_heartbeat,
 )

@@ -210,3 +210,8 @@ async def configs_of_a_group_changed_without_the_right(s: Session, version: int)
     for changes in (right, wrong, right * 2):
         resources = [{"resource_type": 32, "resource_name": name, "configs": changes} for name in names]
         await s.ask("incremental_alter_configs", version, resources=resources, validate_only=True)
+
+
+@script(versions=(0, 1))
+async def resources_with_configs_listed_without_the_right(s: Session, version: int) -> None:
+    await s.ask("list_config_resources", version)

@@ -1,4 +1,4 @@
-"""DescribeConfigs and IncrementalAlterConfigs of groups."""
+"""DescribeConfigs, IncrementalAlterConfigs and ListConfigResources of groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.conformance.registry import script
 from tests.conformance.session import Session
 
 SETTINGS = {"group.consumer.assignment.interval.ms": "500"}
-GROUP, TOPIC, BROKER = 32, 2, 4
+GROUP, TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 32, 2, 4, 8, 16
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"
@@ -142,3 +142,53 @@ async def members_are_told_the_heartbeat_interval_of_their_group(s: Session) -> 
     await s.ask("delete_groups", 2, groups_names=(s.group,))
     await show(s)
     await alter(s, change(HEARTBEAT, None, DELETE))
+
+
+@script()
+async def groups_with_configs_are_listed(s: Session) -> None:
+    await s.ask("list_config_resources", 1, resource_types=(GROUP,))
+    await alter(s, change(SESSION, "50000"))
+    other = f"{s.group}-2"
+    await s.ask("incremental_alter_configs", 1, resources=(resource(other, change(HEARTBEAT, "6000")),))
+    await until(s, SESSION, "50000")
+    await until_listed(s, s.group, other)
+    await s.ask("list_config_resources", 1, resource_types=(GROUP,))
+    await s.ask("list_config_resources", 1, resource_types=(GROUP, GROUP, CLIENT_METRICS))
+    await alter(s, change(SESSION, None, DELETE))
+    await until_listed(s, other)
+    await s.ask("list_config_resources", 1, resource_types=(GROUP,))
+
+
+async def until_listed(s: Session, *names: str) -> None:
+    """Return when the server lists these of the script's groups, and no other one."""
+    async with asyncio.timeout(PROPAGATION_S):
+        while True:
+            answer = await s.quietly("list_config_resources", 1, resource_types=(GROUP,))
+            listed = {str(each.resource_name) for each in answer.config_resources}
+            if {name for name in listed if name.startswith(s.group)} == set(names):
+                return
+            await asyncio.sleep(0.05)
+
+
+TYPES: dict[str, tuple[int, ...]] = {
+    "client_metrics": (CLIENT_METRICS,),
+    "unknown": (99,),
+    "zero": (0,),
+    "known_and_unknown": (GROUP, -1),
+}
+
+
+@script(cases=TYPES)
+async def resources_with_configs_of_type(s: Session, types: tuple[int, ...]) -> None:
+    await s.ask("list_config_resources", 1, resource_types=types)
+
+
+@script(versions=(0, 1))
+async def resources_with_configs_of_all_types(s: Session, version: int) -> None:
+    await s.ask("list_config_resources", version)
+
+
+@script()
+async def resources_with_configs_that_are_of_the_cluster(s: Session) -> None:
+    for kind in (TOPIC, BROKER, BROKER_LOGGER):
+        await s.ask("list_config_resources", 1, resource_types=(kind,))

@@ -22,7 +22,7 @@ from muster_coordinator.security.roles import Member, Role, only
 from muster_coordinator.security.tls import server_context
 from muster_gateway import apis
 from muster_gateway.metrics import GatewayCollector
-from muster_gateway.rewriting import read_coordinators
+from muster_gateway.rewriting import read_config_resources, read_coordinators
 from muster_gateway.slots import framed
 
 LIST_OFFSETS = 2  # passes
@@ -52,11 +52,13 @@ class Site:
 
 
 @asynccontextmanager
-async def site(kafka: Any = from_kafka, api: PodApi | None = None, **settings: str) -> AsyncIterator[Site]:
+async def site(
+    kafka: Any = from_kafka, api: PodApi | None = None, pod: Any = None, **settings: str
+) -> AsyncIterator[Site]:
     async with (
         (api or PodApi()).listening() as leases,
         Server(0, kafka) as broker,
-        Server(1, from_muster) as muster,
+        Server(1, pod or from_muster) as muster,
         gateway(
             broker,
             muster,
@@ -312,6 +314,31 @@ async def test_groups_are_listed_at_their_side_and_not_while_that_is_not_known()
         client = await Client.connect(it.port)
         it.api.fences["k-2"] = 1  # it is Kafka's until it has moved
         assert await listed(client) == (0, ["k-2", "x"])
+        it.api.leads = ()
+        await wait_for(lambda: it.gateway.moves.held == 0)
+        assert await listed(client) == (int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), [])
+        client.close()
+
+
+async def test_configs_are_listed_with_their_groups_side_and_not_while_that_is_not_known() -> None:
+    async def kafka(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
+        rows = tuple([{"resource_type": 32, "resource_name": each} for each in ("k-1", "k-2", "x")])
+        return framed(frames.answer(key, version, {"error_code": 0, "config_resources": rows}, correlation_id))
+
+    async def muster(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
+        rows = ({"resource_type": 32, "resource_name": "k-1"},)
+        return framed(frames.answer(key, version, {"error_code": 0, "config_resources": rows}, correlation_id))
+
+    async def listed(client: Client) -> tuple[int, list[str]]:
+        client.writer.write(framed(frames.request(apis.LIST_CONFIG_RESOURCES, 1, {"resource_types": ()})))
+        answer = read_config_resources(await client.receive())
+        return answer.error_code, [each.name for each in answer.resources]
+
+    async with site(kafka, pod=muster) as it:
+        it.api.move("k-1", 1, at_muster=True)
+        await wait_for(lambda: it.gateway.moves.is_at_muster("k-1"))
+        client = await Client.connect(it.port)
+        assert await listed(client) == (0, ["k-2", "x", "k-1"])
         it.api.leads = ()
         await wait_for(lambda: it.gateway.moves.held == 0)
         assert await listed(client) == (int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), [])

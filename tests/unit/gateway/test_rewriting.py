@@ -20,6 +20,7 @@ from muster_gateway.rewriting import (
     listed_groups_without,
     read_api_versions,
     read_brokers,
+    read_config_resources,
     read_coordinators,
     write_api_versions,
     write_coordinators,
@@ -131,6 +132,7 @@ READERS: list[tuple[int, Any]] = [
     (apis.DESCRIBE_CLUSTER, lambda version, frame: read_brokers(apis.DESCRIBE_CLUSTER, version, frame)),
     (apis.FIND_COORDINATOR, read_coordinators),
     (apis.API_VERSIONS, read_api_versions),
+    (apis.LIST_CONFIG_RESOURCES, lambda version, frame: read_config_resources(frame)),
     (apis.LIST_GROUPS, lambda version, frame: listed_groups_without(version, frame, lambda _: True)),
 ]
 

@@ -56,6 +56,23 @@ def test_configs_are_set_shown_and_taken_away() -> None:
     assert values(harness) == DEFAULTS
 
 
+def test_groups_with_configs_are_listed_whether_they_exist_or_not() -> None:
+    harness = Configured()
+    harness.alter((SESSION, "50000"))
+    harness.alter((HEARTBEAT, "6000"), group="h")
+    harness.alter((HEARTBEAT, "6000"), group="only validated", validate_only=True)
+
+    def listed() -> set[str]:
+        response = harness.send(f.ListConfigResourcesRequest()).response
+        assert isinstance(response, f.ListConfigResourcesResponse)
+        assert {each.resource_type for each in response.resources} <= {f.ConfigResourceType.GROUP}
+        return {each.name for each in response.resources}
+
+    assert listed() == {"g", "h"}
+    harness.alter((SESSION, None))
+    assert listed() == {"h"}
+
+
 def test_members_are_held_to_the_configs_of_their_group() -> None:
     harness = Configured()
     assert harness.join_consumer().heartbeat_interval_ms == 5_000

@@ -19,6 +19,7 @@ from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import security as s
 from muster_coordinator.requests.refusals import refusal
@@ -384,12 +385,13 @@ AN_ACL = s.AclBinding(3, "g", 3, ME, "*", 3, 3)
         (s.DescribeAclsRequest(ANY_ACL), DESCRIBE),
         (s.DescribeUserScramCredentialsRequest(None), DESCRIBE),
         (s.DescribeClientQuotasRequest(), Operation.DESCRIBE_CONFIGS),
+        (f.ListConfigResourcesRequest(), Operation.DESCRIBE_CONFIGS),
         (s.CreateAclsRequest((AN_ACL,)), Operation.ALTER),
         (s.DeleteAclsRequest((ANY_ACL,)), Operation.ALTER),
         (s.AlterUserScramCredentialsRequest(("alice",)), Operation.ALTER),
     ],
 )
-def test_acls_and_credentials_are_of_the_cluster(request_: Any, needed: Operation) -> None:
+def test_acls_credentials_and_lists_of_configs_are_of_the_cluster(request_: Any, needed: Operation) -> None:
     for rights in ([], [(ResourceType.CLUSTER, "kafka-cluster", Operation.CREATE)]):
         asked = ask(request_, *rights)
         (answer,) = asked.got

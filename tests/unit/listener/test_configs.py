@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.listener.asked import NO_PODS, Asked
 from tests.unit.listener.test_access import GROUP, Right, ask
@@ -37,13 +38,13 @@ SESSION = "consumer.session.timeout.ms"
 
 
 class Pod:
-    """`leads`: all groups."""
+    """`leads`: partition 0. `image`: that both pods know."""
 
-    def __init__(self, name: str, leads: bool, connections: Any) -> None:
+    def __init__(self, name: str, leads: bool, connections: Any, image: MetadataImage = IMAGE) -> None:
         view = ClusterView(name)
-        view.update(IMAGE)
+        view.update(image)
         self.world = World(GroupCoordinator(GroupConfig(), view, lambda: "x"))
-        shards = {0: self.world.shard} if leads else {}
+        shards = self.shards = {0: self.world.shard} if leads else {}
         route = GroupHandlers(view, shards, refuse_early).route
         self.handlers = ConfigHandlers(view, shards, route, connections)
         if leads:
@@ -72,7 +73,8 @@ class Connections:
             return
         request: Any = api.decode_request(RequestHeader(api, version, 1, "pod", 0), body, "")
         there = Asked(request)
-        (self.other.handlers.describe if api.key == 32 else self.other.handlers.alter)(request, there)
+        handlers = self.other.handlers
+        {32: handlers.describe, 44: handlers.alter, 74: handlers.list_resources}[api.key](request, there)
         self.other.turn()
         told(decode(Reader(api.encode_response(version, there.got[0]), 0, api.flexible(version))))
 
@@ -168,3 +170,77 @@ def test_refused_resources_are_described_last() -> None:
     right = (GROUP, "g", Operation.DESCRIBE_CONFIGS)
     (answer,) = ask(f.DescribeConfigsRequest(resources), right, coordinator=coordinator).got
     assert [(each.name, each.error_code) for each in answer.results] == [("g", 0), ("no", 30)]
+
+
+# -- ListConfigResources ----------------------------------------------------------------------------------------------
+
+TWO = msgspec.structs.replace(IMAGE, offsets_partitions=2, leaders=(PartitionLeader(0, 0, 1), PartitionLeader(1, 1, 1)))
+
+
+def two_pods() -> tuple[Pod, Pod, Connections]:
+    """The first leads partition 0, the second one partition 1, where it calls its only shard 1 as well."""
+    second = Pod("pod-1", True, None, TWO)
+    second.shards[1] = second.shards.pop(0)
+    connections = Connections(second)
+    return Pod("pod-0", True, connections, TWO), second, connections
+
+
+def configure(pod: Pod, group: str) -> None:
+    asked = Asked(f.AlterGroupConfigsRequest(group, (RAISE,)))
+    pod.world.shard.submit(asked.request, asked)
+    pod.turn()
+    assert asked.got[0].error_code == 0
+
+
+def listed(pod: Pod, *types: int) -> f.ListConfigResourcesResponse:
+    asked = Asked(f.ListConfigResourcesRequest(types))
+    pod.handlers.list_resources(asked.request, asked)
+    pod.turn()
+    (response,) = asked.got
+    assert isinstance(response, f.ListConfigResourcesResponse)
+    return response
+
+
+GROUPS = (f.ListedResource(32, "here"), f.ListedResource(32, "there"))
+
+
+def test_groups_of_all_pods_are_listed() -> None:
+    async def body() -> None:
+        first, second, _ = two_pods()
+        configure(first, "here")
+        configure(second, "there")
+        assert listed(first) == listed(first, 2, 32) == f.ListConfigResourcesResponse(0, GROUPS)
+        assert listed(second).resources == GROUPS[1:], "what another pod asks is not passed on"
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(("types", "code"), [((2, 4, 8, 16), 0), ((99,), 35), ((32, 0), 35)])
+def test_nothing_else_is_listed(types: tuple[int, ...], code: int) -> None:
+    async def body() -> None:
+        first, _, connections = two_pods()
+        configure(first, "here")
+        assert listed(first, *types) == f.ListConfigResourcesResponse(code)
+        assert connections.asked == []
+
+    asyncio.run(body())
+
+
+def test_a_part_of_the_groups_is_not_listed_as_all() -> None:
+    async def body() -> None:
+        unavailable = f.ListConfigResourcesResponse(int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        first, second, connections = two_pods()
+        configure(first, "here")
+        connections.is_cut = True
+        assert listed(first) == unavailable
+        connections.is_cut = False
+        second.shards.clear()  # it is about to lead, and does not yet
+        assert listed(first) == listed(second) == unavailable
+        nobody = msgspec.structs.replace(TWO, leaders=TWO.leaders[:1])
+        assert listed(Pod("pod-0", True, connections, nobody)) == unavailable
+        assert (
+            listed(Pod("pod-0", False, connections, msgspec.structs.replace(IMAGE, offsets_partitions=0)))
+            == unavailable
+        )
+
+    asyncio.run(body())

@@ -13,6 +13,7 @@ from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes, count_of
 from muster_coordinator.records.control import Fence
+from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.shard import MAX_BATCH_RECORDS
 from muster_coordinator.states import LEGAL_PREDECESSORS, ShardState
@@ -355,6 +356,7 @@ def test_timer_that_was_set_before_a_fence_never_fires_after_it(world: World) ->
     [
         m.DescribeGroupRequest("g", 5),
         m.ListGroupsRequest(),
+        f.ListConfigResourcesRequest(),
         m.OffsetFetchRequest("g", None, -1, (("t", (0,)),), False),
         m.OffsetFetchRequest("g", None, -1, None, False),
         m.HeartbeatRequest("g", 1, "member", None),

@@ -757,6 +757,10 @@ REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[...,
     60: (describe_cluster, describe_describe_cluster),
     68: (consumer_heartbeat, describe_consumer_heartbeat),
     69: (consumer_describe, describe_consumer_describe),
+    74: (
+        lambda v: st.builds(f.ListConfigResourcesRequest, resource_types=since(v >= 1, some(I8), (16,))),
+        lambda r: {"resource_types": r.resource_types},
+    ),
     76: (other_protocol, describe_other_protocol),
     88: (other_protocol, describe_other_protocol),
 }

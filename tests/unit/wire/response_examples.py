@@ -742,6 +742,17 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
     60: (describe_cluster, describe_describe_cluster),
     68: (consumer_heartbeat, describe_consumer_heartbeat),
     69: (consumer_describe, describe_consumer_describe),
+    74: (
+        lambda v: st.builds(
+            f.ListConfigResourcesResponse,
+            error_code=ERROR,
+            resources=some(st.builds(f.ListedResource, resource_type=I8, name=TEXT)),
+        ),
+        lambda r, v: {
+            "error_code": r.error_code,
+            "config_resources": [{"resource_name": e.name, "resource_type": e.resource_type} for e in r.resources],
+        },
+    ),
     76: (other_protocol, describe_other_protocol(None)),
     88: (other_protocol, describe_other_protocol("")),
 }

@@ -47,6 +47,7 @@ SERVED = {
     60: ("DescribeCluster", 0, 2),
     68: ("ConsumerGroupHeartbeat", 0, 1),
     69: ("ConsumerGroupDescribe", 0, 1),
+    74: ("ListConfigResources", 0, 1),
     76: ("ShareGroupHeartbeat", 1, 1),
     88: ("StreamsGroupHeartbeat", 0, 0),
 }

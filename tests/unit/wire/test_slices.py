@@ -21,6 +21,7 @@ from muster_coordinator.requests.cluster import (
     OffsetFetchByIdResponses,
     OffsetFetchResponses,
 )
+from muster_coordinator.requests.configs import ListConfigResourcesResponse, ListedResource
 from muster_coordinator.requests.groups import (
     DeleteGroupResponse,
     DescribedGroup,
@@ -40,6 +41,7 @@ from muster_coordinator.wire import (
     k15_describe_groups,
     k16_list_groups,
     k42_delete_groups,
+    k74_list_config_resources,
 )
 
 PARTITION = st.tuples(
@@ -89,6 +91,7 @@ def test_small_answers_are_made_as_a_whole() -> None:
     assert k09_offset_fetch.slices(8, OffsetFetchResponses((OffsetFetchResponse("g", 0, ()),))) is None
     assert k16_list_groups.slices(4, ListGroupsResponse(0, (ListedGroup("g", "", "Empty", "classic"),))) is None
     assert k15_describe_groups.slices(4, DescribeGroupsResponse((DescribedGroup("g", 0),), 0)) is None
+    assert k74_list_config_resources.slices(1, ListConfigResourcesResponse()) is None
     assert k42_delete_groups.slices(2, DeleteGroupsResponse((DeleteGroupResponse("g", 0),))) is None
     assert k01_fetch.slices(18, FetchResponse(topics=())) is None
     assert k03_metadata.slices(13, MetadataResponse((), None, -1, ())) is None
@@ -133,6 +136,8 @@ def test_deletions_of_many_groups(version: int) -> None:
 def test_lists_and_descriptions() -> None:
     listed = ListGroupsResponse(0, tuple(ListedGroup(f"g{n}", "p", "Empty", "classic") for n in range(2_500)))
     assert joined(k16_list_groups, 5, listed) == k16_list_groups.encode_response(5, listed)
+    named = ListConfigResourcesResponse(0, tuple(ListedResource(32, f"g{n}") for n in range(2_500)))
+    assert joined(k74_list_config_resources, 1, named) == k74_list_config_resources.encode_response(1, named)
     members = tuple(DescribedMember(f"m{n}", None, "c", "/h", b"x" * 100, b"y") for n in range(1_500))
     described = DescribeGroupsResponse((DescribedGroup("g", 0, members=members),), 0)
     assert joined(k15_describe_groups, 6, described) == k15_describe_groups.encode_response(6, described)

@@ -1,4 +1,4 @@
-"""Guards of DescribeConfigs and IncrementalAlterConfigs (Kafka: ConfigHelper, ControllerApis)."""
+"""Guards of DescribeConfigs, IncrementalAlterConfigs and ListConfigResources (Kafka: ConfigHelper, ControllerApis)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.asked import Rights, hand_on, split
+from muster_coordinator.listener.access.security import on_cluster
 from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.handlers.configs import errors_of
 from muster_coordinator.listener.state import Handler
@@ -62,3 +63,10 @@ def alter(request: f.IncrementalAlterConfigsRequest, exchange: ClientAnswer, rig
         return f.IncrementalAlterConfigsResponse(tuple([next(answered) if row is None else row for row in rows]))
 
     hand_on(msgspec.structs.replace(request, resources=tuple(allowed)), exchange, handler, change)
+
+
+list_resources = on_cluster(
+    Operation.DESCRIBE_CONFIGS,
+    lambda _: f.ListConfigResourcesResponse(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)),
+)
+"""The names of all groups that have configs: not even its own ones for a client without the right."""

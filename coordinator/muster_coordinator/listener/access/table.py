@@ -80,6 +80,7 @@ def _guards(name_of: NameOf) -> dict[type, Guard]:
         c.ConsumerGroupDescribeRequest: consumer_groups.describe,
         f.DescribeConfigsRequest: configs.describe,
         f.IncrementalAlterConfigsRequest: configs.alter,
+        f.ListConfigResourcesRequest: configs.list_resources,
         **GUARDS,
         m.JoinGroupRequest: groups.one_group(Operation.READ, groups.no_member),
         m.SyncGroupRequest: reads_group,

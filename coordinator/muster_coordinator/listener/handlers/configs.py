@@ -1,4 +1,5 @@
-"""DescribeConfigs and IncrementalAlterConfigs: of groups, by the pod that leads each, whichever pod is asked.
+"""DescribeConfigs, IncrementalAlterConfigs and ListConfigResources: of groups, by the pod that leads each, whichever
+pod is asked.
 
 Administrators ask any broker. What another pod leads is asked of that pod, which does not pass it on once more.
 """
@@ -20,9 +21,11 @@ from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.wire import k32_describe_configs as k32
 from muster_coordinator.wire import k44_incremental_alter_configs as k44
+from muster_coordinator.wire import k74_list_config_resources as k74
 
 _NOT_KEPT = "Muster keeps the configs of groups alone."
 _GROUP = f.ConfigResourceType.GROUP
+_TYPES = frozenset(f.ConfigResourceType)
 _NO_NEWS = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.NETWORK_EXCEPTION})
 
 
@@ -78,6 +81,58 @@ class ConfigHandlers:
 
         gather.spread(ask)
 
+    def list_resources(self, request: f.ListConfigResourcesRequest, answer: Answer) -> None:
+        """All groups with configs of their own, or an error: a part of them would look like all. A partition that gets
+        another leader meanwhile may be left out, as a broker of Kafka lists what it has heard of so far."""
+        types = request.resource_types
+        if not _TYPES.issuperset(types):
+            answer.answer(f.ListConfigResourcesResponse(int(ErrorCode.UNSUPPORTED_VERSION)))
+            return
+        if types and _GROUP not in types:
+            answer.answer(f.ListConfigResourcesResponse())
+            return
+        asked = self._who_lists()
+        if asked is None:
+            answer.answer(f.ListConfigResourcesResponse(int(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+            return
+        one = f.ListConfigResourcesRequest((_GROUP,))
+
+        def combine(parts: Sequence[f.ListConfigResourcesResponse]) -> None:
+            code = next((each.error_code for each in parts if each.error_code), 0)
+            resources = () if code else tuple([listed for each in parts for listed in each.resources])
+            answer.answer(f.ListConfigResourcesResponse(_for_clients(code), resources))
+
+        gather = Gather(len(asked), combine)
+        gather.spread(lambda index: self._list_one(one, asked[index], gather, index))
+
+    def _who_lists(self) -> list[Shard | str] | None:
+        """The shards here, and the names of the pods that lead the other partitions; None: nobody leads one of them."""
+        shards: list[Shard | str] = []
+        pods: dict[str, None] = {}
+        for number in self._view.offsets_partitions:
+            leader = self._view.leader_of(number)
+            if number in self._shards:
+                shards.append(self._shards[number])
+            elif leader is None or leader.pod == self._view.pod:
+                return None
+            elif self._connections is not None:
+                pods[leader.pod] = None
+        return [*shards, *pods] if self._view.offsets_partitions else None
+
+    def _list_one(self, one: f.ListConfigResourcesRequest, asked: Shard | str, gather: Gather, index: int) -> None:
+        if not isinstance(asked, str):
+            asked.submit(one, gather.part(index, one))
+            return
+
+        def told(response: f.ListConfigResourcesResponse | None) -> None:
+            lost = f.ListConfigResourcesResponse(int(ErrorCode.NETWORK_EXCEPTION))
+            gather.complete(index, lost if response is None else response)
+
+        api, connections = k74.API, self._connections
+        assert connections is not None  # `_who_lists` names no pod without them
+        body = k74.encode_request(api.max_version, one)
+        connections.ask(asked, api, api.max_version, body, k74.decode_response, told)
+
     def _ask(self, one: Any, body: Callable[[], bytes], module: Any, gather: Gather, index: int) -> None:
         """The shard here, or the pod that leads the group: `module` has the API that it is asked by."""
         number = self._view.partition_of(one.group_id)
@@ -106,12 +161,17 @@ class _Part:
         self._gather, self._index, self._request = gather, index, request
 
     def answer(self, response: f.DescribedResource | f.AlteredResource) -> None:
-        """What a client of Kafka takes for a broker that may answer when it asks again."""
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if response.error_code in _NO_NEWS else None
-        self._gather.complete(self._index, response if code is None else refusal(self._request, code))
+        code = _for_clients(response.error_code)
+        kept = code == response.error_code
+        self._gather.complete(self._index, response if kept else refusal(self._request, ErrorCode(code)))
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self._request, code))  # type: ignore[arg-type]
+
+
+def _for_clients(code: int) -> int:
+    """What a client of Kafka takes for a broker that may answer when it asks again."""
+    return int(ErrorCode.COORDINATOR_NOT_AVAILABLE) if code in _NO_NEWS else code
 
 
 def errors_of(request: f.IncrementalAlterConfigsRequest) -> list[f.AlteredResource | None]:

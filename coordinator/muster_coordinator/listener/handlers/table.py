@@ -60,6 +60,7 @@ def handler_table(
         c.ConsumerGroupDescribeRequest: groups.describe_consumer_groups,
         f.DescribeConfigsRequest: configs.describe,
         f.IncrementalAlterConfigsRequest: configs.alter,
+        f.ListConfigResourcesRequest: configs.list_resources,
         w.ListOffsetsRequest: topics.list_offsets,
         w.FetchRequest: topics.fetch,
         w.ProduceRequest: topics.produce,
