@@ -30,6 +30,7 @@ from muster_cli.backup.cut import take_cut
 from muster_cli.backup.run import GivenPods
 from muster_cli.backup.site import open_pods
 from muster_cli.backup.store import DirectoryStore, StoreError
+from muster_cli.backup.volume import NOTE
 from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_coordinator.podapi.client import new_session
@@ -441,9 +442,13 @@ def test_pods_come_up_on_volumes_that_were_restored_each_by_itself(
         alone = (*common, "--volume", str(volume), "--pod", str(pod))
         assert muster(*alone).returncode == 0
         # Log ids and times are other ones, of the same length.
-        assert files(volume) == files(whole / "pods" / f"muster-{pod}")
-        refused = muster(*alone)
+        made = files(volume)
+        assert {name: size for name, size in made.items() if name != NOTE} == files(whole / "pods" / f"muster-{pod}")
+        assert (again_done := muster(*alone)).returncode == 0
+        assert "already" in again_done.stdout
+        refused = muster(*common, "--volume", str(volume), "--pod", str((pod + 1) % 3))
         assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
+        assert files(volume) == made
     assert not list(again.rglob("*.partial"))
     with LocalCluster(again, *SHAPE) as instance:
         check(instance.wait_ready(), before, after, load.aborted)

@@ -17,6 +17,7 @@ from muster_cli.progress import amounts
 if TYPE_CHECKING:
     from muster_cli.backup.manifest import Backup
     from muster_operator.api.backup_result import BackupResult
+    from muster_operator.api.restore_result import RestoreResult
 
 STORE = click.option(
     "--store",
@@ -258,6 +259,9 @@ def _print_json(value: object) -> None:
 @click.option("--pod", type=click.IntRange(0, 99), help="With --volume: the number at the end of the pod's name.")
 @click.option("--pods", type=click.IntRange(1, 100), show_default="as there were", help="Pods to spread logs over.")
 @click.option("--dry-run", is_flag=True, help="Verify everything and say what there would be; write nothing.")
+@click.option(
+    "--result", type=click.Path(path_type=Path), help="Write a JSON object with what was found here, also an error."
+)
 @JSON
 def restore(
     address: str,
@@ -267,25 +271,50 @@ def restore(
     pod: int | None,
     pods: int | None,
     dry_run: bool,
+    result: Path | None,
     as_json: bool,
 ) -> None:
     """Make a data directory from a backup, to be started with `muster local up`, or the volume of a pod on Kubernetes.
 
     Verifies the backup first, and refuses one that is not as it was written. Kafka cluster id and epochs go on.
-    Transactions that were open at the cut are aborted, and their producers fenced. Nothing is overwritten.
+    Transactions that were open at the cut are aborted, and their producers fenced. Nothing is overwritten: a volume
+    that has this pod's share of this backup already is left as it is, which counts as done.
     """
     root = target or volume
     if root is None or (target is not None and volume is not None):
         raise CliUsageError("give one of --data-dir and --volume")
     if (volume is None) != (pod is None):
         raise CliUsageError("--volume and --pod go together")
-    if volume is not None and asked == "latest":
+    if volume is not None and asked == "latest" and not dry_run:
         raise CliUsageError("--volume needs the id of a --backup: all pods must have the same one")
+    from muster_cli.backup.run import short
+    from muster_operator.api.restore_result import RestoreResult
+
+    try:
+        done = _restore(address, asked, root, pod, pods, dry_run=dry_run, as_json=as_json)
+    except CliError as error:
+        if result is not None:
+            result.write_text(_json_text(RestoreResult(error=short(str(error)))))
+        raise
+    if result is not None:
+        result.write_text(_json_text(done))
+
+
+def _restore(
+    address: str, asked: str, root: Path, pod: int | None, pods: int | None, *, dry_run: bool, as_json: bool
+) -> RestoreResult:
+    """Raises CliError."""
     from muster_cli.backup.addresses import open_store
     from muster_cli.backup.catalog import read_catalog
-    from muster_cli.backup.restore import check_restore, restore_volume, run_restore
+    from muster_cli.backup.restore import check_restore, restore_volume, result_of, run_restore
+    from muster_cli.backup.volume import is_done
     from muster_cli.local.data_dir import DataDir
+    from muster_operator.api.restore_result import RestoreResult
 
+    if pod is not None and not dry_run and is_done(root, asked, pod, pods):
+        # The store is not asked: it may not have the backup any more.
+        click.echo(_json_text({"backup": asked, "already": True}) if as_json else f"{root} has {asked} already")
+        return RestoreResult(asked)
     store = open_store(address)
     catalog = read_catalog(store)
     found = catalog.find(asked)
@@ -296,19 +325,20 @@ def restore(
         if dry_run:
             check_restore(store, catalog, found, root, progress)
             _tell_plan(found, number, root, as_json=as_json)
-            return
+            return result_of(found)
         if pod is not None:
             done = restore_volume(store, catalog, found, root, pod, number, now_ms, progress)
         else:
             done = run_restore(store, catalog, found, DataDir(root), number, now_ms, progress)
     if as_json:
         _print_json(msgspec.to_builtins(done))
-        return
+        return result_of(found)
     click.echo(f"{done.backup} of {_moment(found)}: {done.partitions} partitions, {done.size:,} bytes")
     if done.open_transactions or done.markers:
         some = ", ".join(done.open_transactions[:10])
         click.echo(
             f"aborted: {len(done.open_transactions)} open transactions ({some}), {done.markers} that began later"
         )
-    if volume is None:
+    if pod is None:
         click.echo(f"muster local up --data-dir {root}")
+    return result_of(found)

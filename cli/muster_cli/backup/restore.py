@@ -3,7 +3,8 @@
 Everything is verified first. Then each log is written into the directory of one pod, up to the cut; it gets a new log
 id, and a leader-change record that names this log as the only replica, in an epoch above all that the lost cluster has
 used for it. What `fencing` says is appended in that epoch. The volumes remember Kafka cluster id and layout (ADR 23).
-The directory gets its name last, so an interrupted run leaves nothing on which `muster local up` would start.
+The directory gets its name last, when all of it is on stable storage, so an interrupted run leaves nothing on which a
+pod would start.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from muster_cli.backup.fencing import OpenOffsets, Transactions, marked_later
 from muster_cli.backup.manifest import Backup, PartitionCut
 from muster_cli.backup.store import Store
 from muster_cli.backup.verify import verify
+from muster_cli.backup.volume import Note, alone, make_durable, write_note
 from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_cli.local.declare import CLUSTER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -49,6 +51,7 @@ from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValu
 from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PromiseFile
 from muster_operator.api.models import ClusterRef, OffsetsTopicSpec
+from muster_operator.api.restore_result import RestoreResult
 
 SEGMENT_BYTES = 100 << 20
 BATCH_BYTES = 1 << 20
@@ -89,12 +92,31 @@ def restore_volume(
     store: Store, catalog: Catalog, backup: Backup, root: Path, pod: int, pods: int, now_ms: int, progress: Amount
 ) -> Restored:
     """Make the data directory of pod number `pod` of `pods`, which has its share of the logs. Blocks. Raises CliError.
-    What an interrupted run has left is made anew: nobody else works on the volume.
+    What an interrupted run has left is made anew.
     """
-    check_restore(store, catalog, backup, root, progress)
-    shutil.rmtree(_partial(root), ignore_errors=True)
-    with _made(_partial(root), root, backup):
-        return _Restore(store, backup, {_name(pod): _partial(root)}, pods, now_ms).run(progress)
+    with alone(root):
+        check_restore(store, catalog, backup, root, progress)
+        making = _partial(root)
+        shutil.rmtree(making, ignore_errors=True)
+        with _made(making, root, backup):
+            restored = _Restore(store, backup, {_name(pod): making}, pods, now_ms).run(progress)
+            write_note(making, Note(backup.id, pod, pods))
+    return restored
+
+
+def result_of(backup: Backup) -> RestoreResult:
+    """What the operator is told of a backup."""
+    layout = backup.layout
+    return RestoreResult(
+        backup.id,
+        backup.taken_at_ms,
+        backup.cluster_id,
+        backup.size,
+        layout.offsets_base,
+        layout.offsets_partitions,
+        layout.transaction_base,
+        layout.transaction_partitions,
+    )
 
 
 def _name(pod: int) -> str:
@@ -107,10 +129,12 @@ def _partial(root: Path) -> Path:
 
 @contextmanager
 def _made(making: Path, root: Path, backup: Backup) -> Iterator[None]:
-    """Give `making` its name `root` when all of it is there, and remove it if that fails. Raises CliError."""
+    """Give `making` its name `root` when all of it is durable, and remove it if that fails. Raises CliError."""
     try:
         yield
+        make_durable(making)
         making.rename(root)
+        OsDisk().fsync_dir(root.parent)
     except (DamagedLogError, CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
         shutil.rmtree(making, ignore_errors=True)
         raise CliError(f"{backup.id} cannot be restored: {error}") from error

@@ -73,11 +73,11 @@ def run(
         catalog = read_catalog(store)
         if wanted.verify:
             found = verify(store, catalog, [backup], progress).problems
-            problems = _short("; ".join(str(each) for each in found))
+            problems = short("; ".join(str(each) for each in found))
         if not problems:
             prune(store, catalog, wanted.keep, wanted.keep_days, time.time_ns() // 1_000_000, dry_run=False)
     except CliError as error:
-        trouble = _short(str(error))
+        trouble = short(str(error))
     return BackupResult(
         backup=backup.id,
         taken_at_ms=backup.taken_at_ms,
@@ -91,8 +91,9 @@ def run(
 
 
 def failed(error: CliError) -> BackupResult:
-    return BackupResult(error=_short(str(error)))
+    return BackupResult(error=short(str(error)))
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """The text, cut to what there is room for."""
     return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 3] + "..."

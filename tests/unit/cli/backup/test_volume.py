@@ -1,0 +1,152 @@
+"""`muster restore --volume`: done once, whatever it is killed at, and never on top of something else."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from muster_cli.backup.manifest import Backup, Layout, PartitionCut, SegmentFile, encode_manifest
+from muster_cli.backup.store import DirectoryStore
+from muster_cli.backup.volume import NOTE
+from muster_cli.main import cli
+from muster_coordinator.records.batch import encode_batch
+
+ID = "20261128T091702Z-abcdef"
+OTHER = "20261128T091702Z-abcdee"
+TAKEN_MS = 1_795_857_422_000
+KILLED = 9
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with two backups of two partitions."""
+    files = DirectoryStore(tmp_path / "store")
+    data = encode_batch([(b"key", b"value")], base_offset=0, leader_epoch=3, timestamp_ms=1)
+    digest = hashlib.sha256(data).hexdigest()
+    segment = SegmentFile(0, len(data), 1, digest, digest)
+    cuts = tuple(PartitionCut(number, "a" * 32, 1, 3, ((3, 0),), (segment,)) for number in range(2))
+    files.write(segment.name, data)
+    for name in (ID, OTHER):
+        backup = Backup(name, TAKEN_MS, "1", "kafka-id", 2, Layout(0, 2, 500_000, 0), cuts)
+        files.write(backup.name, encode_manifest(backup))
+    return tmp_path / "store"
+
+
+def arguments(store: Path, volume: Path, *more: str, backup: str = ID, pod: int = 0) -> list[str]:
+    common = ["restore", "--store", str(store), "--backup", backup]
+    return [*common, "--volume", str(volume), "--pod", str(pod), "--pods", "2", *more]
+
+
+def run(store: Path, volume: Path, *more: str, backup: str = ID, pod: int = 0) -> Result:
+    return CliRunner().invoke(cli, arguments(store, volume, *more, backup=backup, pod=pod))
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(root)): each.read_bytes() for each in root.rglob("*") if each.is_file()}
+
+
+def kill_at(step: int, root: Path, *given: str) -> int:
+    """Run `muster` in a child process that dies at step `step` of its work on files below `root`. Its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    left = step
+
+    def watch(event: str, args: tuple[object, ...]) -> None:
+        nonlocal left
+        if event in ("open", "os.rename", "os.mkdir", "os.remove") and str(args[0]).startswith(str(root)):
+            left -= 1
+            if not left:
+                os._exit(KILLED)
+
+    sys.addaudithook(watch)
+    try:
+        code = CliRunner().invoke(cli, list(given)).exit_code
+    finally:
+        os._exit(code)
+
+
+def test_restore_that_is_killed_at_any_step_is_begun_again_and_ends_whole(store: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole" / "data"
+    assert run(store, whole).exit_code == 0
+    killed = 0
+    for step in count(1):
+        volume = tmp_path / f"killed-{step}" / "data"
+        code = kill_at(step, volume.parent, *arguments(store, volume))
+        if code != KILLED:
+            break
+        killed += 1
+        assert not volume.exists() or contents(volume).keys() == contents(whole).keys()
+        done = run(store, volume)
+        assert done.exit_code == 0, done.output
+        assert contents(volume).keys() == contents(whole).keys()
+        assert not volume.with_name("data.partial").exists()
+    assert (code, killed > 10) == (0, True)
+
+
+def test_same_restore_again_does_nothing_and_needs_no_store(store: Path, tmp_path: Path) -> None:
+    volume = tmp_path / "data"
+    assert run(store, volume).exit_code == 0
+    (volume / "written-since").write_bytes(b"by the pod")
+    before = contents(volume)
+    result = tmp_path / "result"
+    again = run(tmp_path / "gone", volume, f"--result={result}")
+    assert (again.exit_code, "already" in again.output) == (0, True)
+    assert json.loads(result.read_text()) == {"backup": ID}
+    assert contents(volume) == before
+
+
+@pytest.mark.parametrize(("backup", "pod"), [(OTHER, 0), (ID, 1)])
+def test_volume_of_another_backup_or_pod_is_refused_and_left(
+    store: Path, tmp_path: Path, backup: str, pod: int
+) -> None:
+    volume, result = tmp_path / "data", tmp_path / "result"
+    assert run(store, volume).exit_code == 0
+    before = contents(volume)
+    refused = run(store, volume, f"--result={result}", backup=backup, pod=pod)
+    assert (refused.exit_code, "is not empty" in refused.output) == (1, True)
+    assert "is not empty" in json.loads(result.read_text())["error"]
+    assert contents(volume) == before
+
+
+def test_two_runs_do_not_work_on_one_volume(store: Path, tmp_path: Path) -> None:
+    volume = tmp_path / "data"
+    with (tmp_path / ".restore.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = run(store, volume)
+        assert (refused.exit_code, "another muster restore works on" in refused.output) == (1, True)
+    assert not volume.exists()
+    assert run(store, volume).exit_code == 0
+    assert (volume / NOTE).exists()
+
+
+def test_dry_run_says_which_backup_is_the_newest_and_what_is_in_it(store: Path, tmp_path: Path) -> None:
+    volume, result = tmp_path / "data", tmp_path / "result"
+    done = run(store, volume, "--dry-run", f"--result={result}", backup="latest")
+    assert done.exit_code == 0, done.output
+    found = json.loads(result.read_text())
+    assert found == {
+        "backup": ID,
+        "takenAtMs": TAKEN_MS,
+        "clusterId": "kafka-id",
+        "bytes": found["bytes"],
+        "offsetsPartitions": 2,
+        "transactionBase": 500_000,
+    }
+    assert not volume.exists()
+
+
+def test_harmed_store_is_an_error_in_the_result(store: Path, tmp_path: Path) -> None:
+    [segment] = (store / "segments").iterdir()
+    segment.write_bytes(b"x" + segment.read_bytes()[1:])
+    result = tmp_path / "result"
+    assert run(store, tmp_path / "data", "--dry-run", f"--result={result}").exit_code == 1
+    assert segment.name in json.loads(result.read_text())["error"]
