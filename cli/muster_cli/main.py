@@ -13,6 +13,7 @@ from muster_cli.local.command import local
 from muster_cli.mirror.command import mirror
 from muster_cli.moving.command import move_groups, moves
 from muster_cli.oncall.command import bundle, doctor, explain, groups, status
+from muster_cli.oncall.reset_command import reset
 from muster_cli.pipeline.command import pipeline
 from muster_cli.pipeline.report import report
 from muster_cli.reshard.command import reshard
@@ -60,6 +61,7 @@ cli.add_command(status)
 cli.add_command(ui)
 groups.add_command(move_groups)
 groups.add_command(moves)
+groups.add_command(reset)
 pipeline.add_command(reshard)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from muster_cli.errors import CliError
 from muster_cli.oncall.groups import GroupLine, GroupReport, Member, Place, build_group
+from muster_cli.oncall.reset import Edges
 from muster_cli.oncall.seen import Unreachable
 from muster_cli.oncall.undo import Committed
 
@@ -43,7 +44,7 @@ class KafkaGroups:
             from confluent_kafka.admin import AdminClient
         except ImportError as error:
             raise CliError(f"{error.name} is missing: pip install 'muster[pipeline]'") from error
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._error: type[Exception] = KafkaException
         try:
             self._admin: Any = AdminClient({"log_level": 0, **properties, "bootstrap.servers": bootstrap})
@@ -65,7 +66,7 @@ class KafkaGroups:
         committed = self.committed(group)
         line = _line(group, found)
         if line.state == "DEAD" and not committed:
-            raise CliError(f"{self._bootstrap} has no group {group}")
+            raise CliError(f"{self.bootstrap} has no group {group}")
         members = {_member(each): _places(each.assignment) for each in found.members}
         places = {*committed, *(place for assigned in members.values() for place in assigned)}
         node = found.coordinator
@@ -75,10 +76,49 @@ class KafkaGroups:
 
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """Where partitions end; those that do not exist are left out."""
-        from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        asked = {TopicPartition(*each): OffsetSpec.latest() for each in places}  # type: ignore[no-untyped-call]
+        return self._offsets(places, OffsetSpec.latest(), "the end")  # type: ignore[no-untyped-call]
+
+    def edges(self, places: Iterable[Place]) -> dict[Place, Edges]:
+        """Where partitions begin and end; those that do not exist are left out."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        wanted = list(places)
+        counts = self.partitions(sorted({topic for topic, _ in wanted}))
+        # librdkafka fails as a whole if no partition has a leader.
+        asked = [each for each in wanted if each[1] < counts.get(each[0], 0)]
+        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        starts, ends = self._offsets(asked, earliest, "the start"), self.ends(asked)
+        return {place: Edges(start, ends[place]) for place, start in starts.items() if place in ends}
+
+    def first_since(self, places: Iterable[Place], time_ms: int) -> dict[Place, int | None]:
+        """The first offset whose record is not older than a time, in milliseconds since 1970; None if all are."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        found = self._offsets(places, OffsetSpec.for_timestamp(time_ms), "an offset by time")
+        return {place: offset if offset >= 0 else None for place, offset in found.items()}
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """How many partitions topics have; those that do not exist are left out."""
+        from confluent_kafka import TopicCollection
+
+        if not topics:
+            return {}
+        found = {}
+        asked = TopicCollection(list(topics))
+        for topic, answer in self._admin.describe_topics(asked, request_timeout=ANSWER_S).items():
+            try:
+                found[topic] = len(answer.result().partitions)
+            except self._error as error:
+                if "UNKNOWN_TOPIC" not in error.args[0].name():
+                    raise self._failure(error, f"topic {topic}") from error
+        return found
+
+    def _offsets(self, places: Iterable[Place], which: Any, what: str) -> dict[Place, int]:
+        from confluent_kafka import TopicPartition
+
+        asked = {TopicPartition(*each): which for each in places}
         if not asked:
             return {}
         found = {}
@@ -87,7 +127,7 @@ class KafkaGroups:
                 found[place.topic, place.partition] = int(answer.result().offset)
             except self._error as error:
                 if "UNKNOWN_TOPIC" not in error.args[0].name():
-                    raise self._failure(error, f"the end of {place.topic}-{place.partition}") from error
+                    raise self._failure(error, f"{what} of {place.topic}-{place.partition}") from error
         return found
 
     def states(self, groups: Sequence[str]) -> dict[str, str]:
@@ -128,8 +168,8 @@ class KafkaGroups:
         problem = error.args[0] if isinstance(error, self._error) else error
         if problem.name() in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"):
             hint = "run this where the pods are reached, or name a listener for clients outside (--listener)"
-            return Unreachable(f"{self._bootstrap} does not answer ({what}): {problem.str()}; {hint}")
-        return CliError(f"{self._bootstrap} refuses ({what}): {problem.str()}")
+            return Unreachable(f"{self.bootstrap} does not answer ({what}): {problem.str()}; {hint}")
+        return CliError(f"{self.bootstrap} refuses ({what}): {problem.str()}")
 
 
 def _beside(committed: Committed) -> dict[str, Any]:

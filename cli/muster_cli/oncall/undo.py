@@ -75,15 +75,6 @@ def to_write(undo: GroupUndo, then: Mapping[Place, Committed]) -> dict[Place, Co
     return {place: then[place] for place in places}
 
 
-def csv_lines(groups: Mapping[str, Mapping[Place, Committed]]) -> Iterable[str]:
-    """Lines that `kafka-consumer-groups --reset-offsets --from-file` takes: with the group in front if there are
-    several."""
-    for group, offsets in sorted(groups.items()):
-        first = f"{_quoted(group)}," if len(groups) > 1 else ""
-        for (topic, partition), value in sorted(offsets.items()):
-            yield f"{first}{_quoted(topic)},{partition},{value.offset}"
-
-
 def undo_screen(undo: Undo) -> RenderableType:
     """A table of all changes, and a line for each group that is left alone."""
     parts: list[RenderableType] = []
@@ -127,8 +118,3 @@ def _told(undo: GroupUndo) -> str:
         "written": f"{undo.group}: {count} offsets written{more}",
         "refused": f"{undo.group}: refused: {undo.why}",
     }[undo.outcome]
-
-
-def _quoted(text: str) -> str:
-    """A field of CSV (RFC 4180), which Kafka's tool reads."""
-    return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(each in text for each in ',"\n\r') else text

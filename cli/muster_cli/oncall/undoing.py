@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import click
 import msgspec
@@ -19,17 +18,19 @@ from muster_cli.oncall.asking import Brokers
 from muster_cli.oncall.groups import Place
 from muster_cli.oncall.kafka import KafkaGroups
 from muster_cli.oncall.looking import console
+from muster_cli.oncall.reset import csv_lines
+from muster_cli.oncall.times import time_ms
 from muster_cli.oncall.undo import (
     Committed,
     GroupUndo,
     Undo,
     compared,
-    csv_lines,
     outcomes,
     to_write,
     told_removed,
     undo_screen,
 )
+from muster_cli.oncall.writing import why_not_written
 from muster_cli.progress import amounts
 from muster_operator.api.durations import format_time
 
@@ -58,7 +59,7 @@ def look_back(asked: Asked) -> tuple[str, Offsets, int]:
     if asked.backup and asked.at:
         raise CliUsageError("give one of --backup and --at")
     store = open_store(asked.store)
-    moment = moment_of(read_catalog(store), asked.backup or None, _at_ms(asked.at) if asked.at else None)
+    moment = moment_of(read_catalog(store), asked.backup or None, time_ms("--at", asked.at) if asked.at else None)
     named = frozenset(asked.groups)
     with amounts() as progress:
         then = offsets_then(store, moment, (lambda group: group in named) if named else (lambda _: True), progress)
@@ -81,7 +82,8 @@ def run_offsets(asked: Asked, *, as_csv: bool, as_json: bool) -> None:
         click.echo(msgspec.json.encode({"moment": moment, "removedRecords": removed, "groups": rows}))
         return
     if as_csv:
-        for line in csv_lines(offsets):
+        committed = {group: {place: each.offset for place, each in of.items()} for group, of in offsets.items()}
+        for line in csv_lines(committed, with_group=len(committed) > 1):
             click.echo(line)
     else:
         click.echo(f"committed at {moment}:")
@@ -118,17 +120,8 @@ def run_undo(brokers: Brokers, asked: Asked, *, yes: bool, dry_run: bool, as_jso
 
 
 def _write(client: KafkaGroups, group: GroupUndo, then: Mapping[Place, Committed]) -> GroupUndo:
-    """Reads the written offsets again: the answer alone is not believed."""
-    wanted = to_write(group, then)
-    try:
-        client.commit(group.group, wanted)
-        now = client.committed(group.group)
-    except CliError as error:
-        return replace(group, outcome="refused", why=str(error))
-    wrong = [f"{topic}-{number}" for (topic, number), each in wanted.items() if now.get((topic, number)) != each.offset]
-    if wrong:
-        return replace(group, outcome="refused", why=f"somebody else has committed since: {', '.join(wrong)}")
-    return replace(group, outcome="written")
+    why = why_not_written(client, group.group, to_write(group, then))
+    return replace(group, outcome="refused", why=why) if why else replace(group, outcome="written")
 
 
 def _committed(then: Then) -> Offsets:
@@ -143,11 +136,3 @@ def _words(moment: Moment) -> str:
         assert moment.base is not None
         return moment.base.id
     return format_time(moment.at_ms / 1000)
-
-
-def _at_ms(text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise CliUsageError(f"--at {text}: no time as 2026-11-28T09:30:00Z") from error
-    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)

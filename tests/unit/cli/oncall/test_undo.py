@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from muster_cli.oncall import undoing
-from muster_cli.oncall.undo import Change, Committed, GroupUndo, Undo, compared, csv_lines, to_write, undo_screen
+from muster_cli.oncall.undo import Change, Committed, GroupUndo, Undo, compared, to_write, undo_screen
 
 THEN = {("t", 0): Committed(5), ("t", 1): Committed(6, "m", 3)}
 
@@ -41,11 +41,6 @@ def test_screen_says_what_becomes_of_each_group_and_takes_no_name_for_markup() -
         "-3",
     ):
         assert told in shown, shown
-
-
-def test_csv_is_what_kafkas_tool_takes() -> None:
-    assert list(csv_lines({"g": THEN})) == ["t,0,5", "t,1,6"]
-    assert list(csv_lines({"g": THEN, 'a,"b': {("t", 0): Committed(1)}})) == ['"a,""b",t,0,1', "g,t,0,5", "g,t,1,6"]
 
 
 class Written:
