@@ -42,6 +42,8 @@ _EMPTY = GroupState.EMPTY
 
 _pack_partition = struct.Struct(">i").pack
 _RECORD_BYTES_MAX = 100_000
+_RECORD_BYTES_MIN = 55
+"""What `batch_bytes` counts for one with empty names: 21 beside key and value, 10 of the key, 24 of the value."""
 _PARTITION_BYTES = 4  # the partition ends an OffsetCommitKey
 
 
@@ -133,6 +135,7 @@ def _commit_topics(
     changed = state.offsets.committed.get(group_id)
     prefixes = changed.key_prefixes if isinstance(changed, Unpacked) else {}
     known = unknown = False
+    most = state.config.max_record_bytes // _RECORD_BYTES_MIN  # records: more are not made, no batch can hold them
     in_runs = 0  # records, beyond the one that each run counts for in `records`
     for topic, partitions in topics:
         prefix = prefixes.get(topic)
@@ -160,6 +163,8 @@ def _commit_topics(
                 codes.append((partition, _METADATA_TOO_LARGE))
             else:
                 codes.append((partition, 0))
+                if len(records) > most:
+                    continue
                 if prefix is None:
                     prefix = _key_prefix(prefixes, group_id, topic)
                 if expire_ms != -1:
@@ -214,13 +219,21 @@ def unknown_first(
     answers: Sequence[tuple[str, PartitionResults]],
 ) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """UNKNOWN_TOPIC_OR_PARTITION before everything else; each topic once, partitions otherwise in their order."""
+    unknown: list[tuple[str, tuple[tuple[int, int], ...]]] = []
+    others: list[tuple[str, tuple[tuple[int, int], ...]]] = []
+    for topic, codes in answers:
+        found = tuple([each for each in codes if each[1] == _UNKNOWN_PARTITION])
+        if found:
+            unknown.append((topic, found))
+        if len(found) < len(codes):
+            others.append((topic, tuple([each for each in codes if each[1] != _UNKNOWN_PARTITION])))
+    ordered = unknown + others
+    if len({topic for topic, _ in ordered}) == len(ordered):
+        return tuple(ordered)
     merged: dict[str, list[tuple[int, int]]] = {}
-    for is_unknown in (True, False):
-        for topic, codes in answers:
-            found = [each for each in codes if (each[1] == _UNKNOWN_PARTITION) is is_unknown]
-            if found:
-                merged.setdefault(topic, []).extend(found)
-    return tuple((topic, tuple(codes)) for topic, codes in merged.items())
+    for topic, found in ordered:
+        merged.setdefault(topic, []).extend(found)
+    return tuple([(topic, tuple(codes)) for topic, codes in merged.items()])
 
 
 def _key_prefix(prefixes: dict[str, bytes], group_id: str, topic: str) -> bytes:

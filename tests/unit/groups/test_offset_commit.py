@@ -6,10 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.groups.harness import START_MS, Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.offset_commit import unknown_first
+from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.records.offset_commit import encode_offset_commit_key
 from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord
@@ -238,3 +242,30 @@ def test_commit_larger_than_a_batch_may_be_is_refused_as_a_whole() -> None:
     assert {code for partition, code in codes.items() if partition != 3} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert (h.last.records, h.coordinator.group("g")) == ((), None)
     assert commit_topics(h, (("t", topics[0][1][:3]),)).topics[0][1] == ((0, 0), (1, 0), (2, 0))
+
+
+@pytest.mark.parametrize(("group_id", "topic"), [("", ""), ("g", "t")], ids=["shortest records", "longer ones"])
+def test_commit_is_accepted_as_long_as_its_records_fit_into_one_batch(group_id: str, topic: str) -> None:
+    h = Harness(GroupConfig(max_record_bytes=1_000))
+    h.topics.ids[topic] = NO_TOPIC_ID
+    accepted, record_bytes = [], 0
+    for count in range(1, 40):
+        committed = ((topic, tuple([(each, 1, -1, None) for each in range(count)])),)
+        codes = h.send(m.OffsetCommitRequest(group_id, -1, "", None, -1, committed, 9)).response.topics[0][1]
+        assert [index for index, _ in codes] == list(range(count))
+        (code,) = {code for _, code in codes}
+        if code == ErrorCode.NONE:
+            accepted.append(count)
+            key, value, _ = h.last.records[0]
+            record_bytes = RECORD_OVERHEAD_BYTES + len(key) + len(value)
+        else:
+            assert code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert accepted == list(range(1, (1_000 - HEADER_BYTES) // record_bytes + 1))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.tuples(st.integers(0, 3), st.sampled_from((0, 3, 12)))))))
+def test_unknown_partitions_come_first_and_each_topic_once(drawn: list[tuple[str, list[tuple[int, int]]]]) -> None:
+    flat = [(topic, *each) for topic, codes in drawn for each in codes]
+    flat.sort(key=lambda each: each[2] != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # stable
+    expected = {topic: tuple((index, code) for name, index, code in flat if name == topic) for topic, _, _ in flat}
+    assert unknown_first([(topic, tuple(codes)) for topic, codes in drawn]) == tuple(expected.items())
