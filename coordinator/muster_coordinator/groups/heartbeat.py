@@ -13,14 +13,14 @@ from muster_coordinator.state_machine import Result, Token
 _OK = HeartbeatResponse(ErrorCode.NONE)
 
 
-def heartbeat(state: GroupTables, request: HeartbeatRequest, token: Token, _now_ms: int) -> Result:
+def heartbeat(state: GroupTables, request: HeartbeatRequest, token: Token, now_ms: int) -> Result:
     if not request.group_id:
         return Result(response=HeartbeatResponse(ErrorCode.INVALID_GROUP_ID))
     group = state.group(request.group_id)
     if group is None:
         consumers = state.consumers.groups.get(request.group_id)
         if consumers is not None:
-            return heartbeat_classic_member(state.consumers, consumers, request, token)
+            return heartbeat_classic_member(state.consumers, consumers, request, token, now_ms)
         return Result(response=HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
     code = _member_error(group, request)
     if code:

@@ -33,6 +33,7 @@ from muster_coordinator.groups.consumer.member import (
 )
 from muster_coordinator.groups.consumer.removal import static_member, stop_waiting, unknown_member
 from muster_coordinator.groups.consumer.step import Step, check_room
+from muster_coordinator.groups.consumer.subscriptions import NO_TOPICS, metadata_hash
 from muster_coordinator.groups.consumer.tables import (
     ConsumerTables,
     join_timer,
@@ -40,6 +41,7 @@ from muster_coordinator.groups.consumer.tables import (
     session_timer,
     sync_timer,
 )
+from muster_coordinator.groups.consumer.target import is_due
 from muster_coordinator.groups.consumer.topics import ConsumerTopics
 from muster_coordinator.groups.effects import Effects
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
@@ -248,7 +250,7 @@ def _assignment(state: ConsumerTables, current: Current, classic: ClassicMemberM
 
 
 def heartbeat_classic_member(
-    state: ConsumerTables, group: ConsumerGroup, request: HeartbeatRequest, token: Token
+    state: ConsumerTables, group: ConsumerGroup, request: HeartbeatRequest, token: Token, now_ms: int
 ) -> Result:
     try:
         member, classic = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -256,7 +258,7 @@ def heartbeat_classic_member(
         return Result(response=HeartbeatResponse(error.code))
     effects = Effects(token)
     effects.set_timer(session_timer(group.group_id, member.member_id), classic.session_timeout_ms)
-    if not _has_to_join(group, member):
+    if not _has_to_join(group, member) and not _lacks_target(state, group, now_ms):
         return effects.answer(HeartbeatResponse(ErrorCode.NONE))
     _await_join(state, group, member, effects)
     return effects.answer(HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -276,6 +278,25 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
         for topic_id, partitions in group.target_of(member.member_id).items()
         for partition in partitions
     )
+
+
+def _lacks_target(state: ConsumerTables, group: ConsumerGroup, now_ms: int) -> bool:
+    """Whether a member has to join for the group to get the target assignment that it needs: a member has gone, or a
+    topic has grown. Where there are consumers, the next of their heartbeats computes it. (Kafka lets no classic member
+    do so before another one joins; what the one that has gone had would be nobody's until then.)"""
+    if group.classic_count < len(group.members) or not is_due(group, state.config_of(group.group_id), now_ms):
+        return False
+    if group.epoch > group.target_epoch:
+        return True
+    live = state.live(group.group_id)
+    if live.checked_version == state.topics.version:
+        return False
+    new_hash = metadata_hash(group, state.topics)
+    if new_hash == NO_TOPICS:
+        return False  # nobody has to hurry, and it may be that they are not known yet
+    if new_hash == group.metadata_hash:
+        live.checked_version = state.topics.version
+    return new_hash != group.metadata_hash
 
 
 # -- what they share --------------------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ from muster_coordinator.groups.consumer.group import ConsumerGroup, add
 from muster_coordinator.groups.consumer.topics import ConsumerTopics
 from muster_coordinator.records.consumer_group import ConsumerGroupMemberValue, ConsumerGroupRegexValue
 
+NO_TOPICS = 0
+"""The `metadata_hash` of a group none of whose topics exists."""
+
 
 def names_of(value: ConsumerGroupMemberValue, regexes: Mapping[str, ConsumerGroupRegexValue]) -> dict[str, None]:
     """The topics of a member, each once. An expression that is not resolved yet matches none."""
@@ -33,7 +36,7 @@ def metadata_hash(
     regexes: Mapping[str, ConsumerGroupRegexValue] | None = None,
 ) -> int:
     """The hash of the topics that the group will be subscribed to once members are `gone` and `come` and expressions
-    stand for what `regexes` says: another number when one of them has changed; 0: there is none of them (KIP-1101).
+    stand for what `regexes` says: another number when one of them has changed (KIP-1101).
     Takes time in proportion to the topics, not to the members.
 
     Not Kafka's number, which is made by XXH3: a group that changes hands is assigned anew once.
@@ -59,7 +62,7 @@ def _hash(names: set[str], topics: ConsumerTopics) -> int:
             topic_id, count = found
             digest.update(topic_id + count.to_bytes(4, "big") + name.encode() + b"\x00")
             there_are_any = True
-    return int.from_bytes(digest.digest(), "big", signed=True) if there_are_any else 0
+    return int.from_bytes(digest.digest(), "big", signed=True) if there_are_any else NO_TOPICS
 
 
 def subscribe_alike(members: Iterable[ConsumerGroupMemberValue]) -> bool:
