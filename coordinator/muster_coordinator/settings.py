@@ -352,7 +352,7 @@ class UpstreamSettings:
     upstream_write_back_interval_ms: int = _setting(5_000, None, 0, 3_600_000)
     """How often (ms) offsets of groups that have moved to Muster, and have changed, are written to Kafka: what
     a cluster without Muster would not know, were all pods lost. The account needs READ on these groups and on the
-    topics of their offsets. 0: nothing is written."""
+    topics of their offsets, and WRITE on transactional ids that begin with `muster-`. 0: nothing is written."""
 
     upstream_fetch_wait_ms: int = _setting(250, None, 10, 10_000)
     """How long (ms) a broker holds back an answer for lack of news (Kafka's consumers: fetch.max.wait.ms). The mirror

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from muster_coordinator.requests.groups import OffsetFetchResponse
+from muster_coordinator.requests.groups import DescribedGroup, OffsetFetchResponse
 
 ToWrite: TypeAlias = list[tuple[str, list[tuple[int, int, int, str | None]]]]
 """For each topic its (partition, offset, leader epoch, metadata)."""
@@ -22,6 +22,11 @@ def to_write(here: OffsetFetchResponse, there: OffsetFetchResponse) -> ToWrite:
         if changed:
             found.append((topic, list(changed)))
     return found
+
+
+def has_members(described: DescribedGroup) -> bool:
+    """Whether Kafka's group has members, or may have some soon."""
+    return bool(described.members) or described.group_state not in ("Empty", "Dead")
 
 
 def in_parts(topics: ToWrite, size: int) -> Iterator[ToWrite]:

@@ -255,6 +255,7 @@ def _mirror(
         commit_timeout_s,
         manager.shards,
         lambda: view.offsets_partitions,
+        lambda: view.image.cluster_id if view.image is not None else "",
         clock,
         health,
         topics,

@@ -14,8 +14,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from muster_coordinator.requests.groups import (
     OffsetCommitByIdRequest,
@@ -33,7 +32,6 @@ from muster_coordinator.requests.packed_offsets import (
 )
 from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
 from muster_coordinator.wire.decoding import pause
 from muster_coordinator.wire.primitives import (
     array_length,
@@ -56,8 +54,6 @@ _RESULT_FLEXIBLE = struct.Struct(">ihx")
 _INDEX_BYTES = 4
 _NO_TAGS = b"\0"
 
-MIRROR_VERSION = 8
-"""What a mirror sends brokers: from Kafka 2.4 on; topics by their names."""
 _BY_ID_SINCE = 10
 _ID_BYTES = 16
 
@@ -267,51 +263,6 @@ def _encode_topics(version: int, topics: tuple[_Topic, ...]) -> bytes:
         parts += (_LENGTH.pack(len(name)), name, _COUNT.pack(len(partitions)))
         parts.append(_results(partitions, _RESULT))
     return b"".join(parts)
-
-
-def encode_request(group_id: str, topics: Sequence[tuple[str, Sequence[_Partition]]]) -> bytes:
-    """The body of a request to a broker, in MIRROR_VERSION: a commit of nobody who is a member. `topics`: for each its
-    (partition, offset, leader epoch, metadata)."""
-    writer = Writer(API.flexible(MIRROR_VERSION))
-    writer.string(group_id)
-    writer.int32(-1)  # generation
-    writer.string("")  # member
-    writer.nullable_string(None)  # group instance
-    writer.array(topics, partial(_write_topic, writer))
-    return writer.done()
-
-
-def _write_topic(writer: Writer, topic: tuple[str, Sequence[_Partition]]) -> None:
-    writer.string(topic[0])
-    writer.array(topic[1], partial(_write_partition, writer))
-    writer.tagged_fields()
-
-
-def _write_partition(writer: Writer, partition: _Partition) -> None:
-    index, offset, leader_epoch, metadata = partition
-    writer.int32(index)
-    writer.int64(offset)
-    writer.int32(leader_epoch)
-    writer.nullable_string(metadata)
-    writer.tagged_fields()
-
-
-def decode_response(reader: Reader) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
-    """A broker's answer of MIRROR_VERSION: for each topic its (partition, error code). Raises what `Reader` raises."""
-    reader.int32()  # throttle time
-    return reader.array(partial(_read_results, reader))
-
-
-def _read_results(reader: Reader) -> tuple[str, tuple[tuple[int, int], ...]]:
-    value = (reader.string(), reader.array(partial(_read_result, reader)))
-    reader.tagged_fields()
-    return value
-
-
-def _read_result(reader: Reader) -> tuple[int, int]:
-    value = (reader.int32(), reader.int16())
-    reader.tagged_fields()
-    return value
 
 
 API = Api(8, "OffsetCommit", 2, 10, 8, decode_request, encode_response)

@@ -83,12 +83,25 @@ def _message(value: Coordinator) -> str:
     return _MESSAGES.get(code, code.name)
 
 
-def encode_request(keys: tuple[str, ...]) -> bytes:
-    """The body of a request to a broker for the coordinators of groups, in MIRROR_VERSION."""
+def encode_request(keys: tuple[str, ...], key_type: int = KEY_TYPE_GROUP) -> bytes:
+    """The body of a request to a broker, in MIRROR_VERSION."""
     writer = Writer(API.flexible(MIRROR_VERSION))
-    writer.int8(KEY_TYPE_GROUP)
+    writer.int8(key_type)
     writer.array(keys, writer.string)
     return writer.done()
+
+
+def decode_response(reader: Reader) -> FindCoordinatorResponse:
+    """A broker's answer of MIRROR_VERSION. Raises what `Reader` raises."""
+    reader.int32()  # throttle time
+
+    def coordinator() -> Coordinator:
+        place = reader.string(), reader.int32(), reader.string(), reader.int32()
+        value = Coordinator(*place, reader.int16(), reader.nullable_string())
+        reader.tagged_fields()
+        return value
+
+    return FindCoordinatorResponse(reader.array(coordinator))
 
 
 API = Api(10, "FindCoordinator", 0, 6, 3, decode_request, encode_response)

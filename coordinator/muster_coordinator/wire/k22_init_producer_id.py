@@ -16,6 +16,8 @@ from muster_coordinator.wire.api import Api, RequestHeader, guarded, producer_er
 from muster_coordinator.wire.codec import Reader, Writer
 
 _FENCED_SINCE = 4
+MIRROR_VERSION = 4
+"""What a mirror sends brokers: from Kafka 2.7 on."""
 
 
 @guarded
@@ -34,6 +36,22 @@ def encode_response(version: int, response: InitProducerIdResponse) -> bytes:
     writer.int64(response.producer_id)
     writer.int16(response.producer_epoch)
     return writer.done()
+
+
+def encode_request(transactional_id: str, timeout_ms: int) -> bytes:
+    """The body of a request to a broker, in MIRROR_VERSION, of a producer that knows no id yet."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+    writer.nullable_string(transactional_id)
+    writer.int32(timeout_ms)
+    writer.int64(-1)
+    writer.int16(-1)
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> InitProducerIdResponse:
+    """A broker's answer of MIRROR_VERSION. Raises what `Reader` raises."""
+    reader.int32()  # throttle time
+    return InitProducerIdResponse(reader.int16(), reader.int64(), reader.int16())
 
 
 API = Api(22, "InitProducerId", 0, 5, 2, decode_request, encode_response)

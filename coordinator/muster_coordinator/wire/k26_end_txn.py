@@ -14,6 +14,8 @@ from muster_coordinator.wire.api import Api, RequestHeader, guarded, producer_er
 from muster_coordinator.wire.codec import Reader, Writer
 
 _FENCED_SINCE = 2
+MIRROR_VERSION = 3
+"""What a mirror sends brokers: from Kafka 2.8 on."""
 
 
 @guarded
@@ -32,6 +34,22 @@ def encode_response(version: int, response: EndTxnResponse) -> bytes:
         writer.int64(response.producer_id)
         writer.int16(response.producer_epoch)
     return writer.done()
+
+
+def encode_request(transactional_id: str, producer_id: int, producer_epoch: int) -> bytes:
+    """The body of a request to a broker, in MIRROR_VERSION: to commit."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+    writer.string(transactional_id)
+    writer.int64(producer_id)
+    writer.int16(producer_epoch)
+    writer.boolean(True)
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> int:
+    """The error code in a broker's answer of MIRROR_VERSION. Raises what `Reader` raises."""
+    reader.int32()  # throttle time
+    return reader.int16()
 
 
 API = Api(26, "EndTxn", 0, 5, 3, decode_request, encode_response)

@@ -10,10 +10,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.groups import PartitionResults, TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
+
+MIRROR_VERSION = 3
+"""What a mirror sends brokers: from Kafka 2.5 on."""
+
+_Partition = tuple[int, int, int, str | None]
 
 
 @guarded
@@ -70,6 +78,60 @@ def encode_response(version: int, response: TxnOffsetCommitResponse) -> bytes:
     writer.int32(0)
     writer.array(response.topics, topic)
     return writer.done()
+
+
+def encode_request(
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    group_id: str,
+    topics: Sequence[tuple[str, Sequence[_Partition]]],
+) -> bytes:
+    """The body of a request to a broker, in MIRROR_VERSION, of nobody who is a member. `topics`: for each its
+    (partition, offset, leader epoch, metadata)."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+    writer.string(transactional_id)
+    writer.string(group_id)
+    writer.int64(producer_id)
+    writer.int16(producer_epoch)
+    writer.int32(-1)  # generation
+    writer.string("")  # member
+    writer.nullable_string(None)  # group instance
+    writer.array(topics, partial(_write_topic, writer))
+    return writer.done()
+
+
+def _write_topic(writer: Writer, topic: tuple[str, Sequence[_Partition]]) -> None:
+    writer.string(topic[0])
+    writer.array(topic[1], partial(_write_partition, writer))
+    writer.tagged_fields()
+
+
+def _write_partition(writer: Writer, partition: _Partition) -> None:
+    index, offset, leader_epoch, metadata = partition
+    writer.int32(index)
+    writer.int64(offset)
+    writer.int32(leader_epoch)
+    writer.nullable_string(metadata)
+    writer.tagged_fields()
+
+
+def decode_response(reader: Reader) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+    """A broker's answer of MIRROR_VERSION: for each topic its (partition, error code). Raises what `Reader` raises."""
+    reader.int32()  # throttle time
+    return reader.array(partial(_read_results, reader))
+
+
+def _read_results(reader: Reader) -> tuple[str, tuple[tuple[int, int], ...]]:
+    value = (reader.string(), reader.array(partial(_read_result, reader)))
+    reader.tagged_fields()
+    return value
+
+
+def _read_result(reader: Reader) -> tuple[int, int]:
+    value = (reader.int32(), reader.int16())
+    reader.tagged_fields()
+    return value
 
 
 API = Api(28, "TxnOffsetCommit", 0, 5, 3, decode_request, encode_response)

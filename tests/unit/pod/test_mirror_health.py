@@ -35,6 +35,7 @@ class Told:
             1.0,
             {},
             lambda: range(3),
+            lambda: "test",
             self,
             self.health,
             UpstreamTopics(),

@@ -12,7 +12,7 @@ from tests.unit.mirror.harness import MemoryWriter, MirrorShard, Upstream
 from muster_coordinator.mirror.write_back import ToWrite
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
-from muster_coordinator.pod.mirroring.writing.kafka import RefusedError
+from muster_coordinator.pod.mirroring.writing.kafka import Producer, RefusedError, TransactionError
 from muster_coordinator.pod.mirroring.writing.writes import LONG_LEASES, WriteBack
 from muster_coordinator.records.group_route import GroupRoute, encode_route
 from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
@@ -24,9 +24,16 @@ GROUP = "orders"
 
 
 class Kafka:
-    """What a broker has, and answers."""
+    """What a broker has, and answers. Of producers it takes only the last that has started."""
 
     def __init__(self) -> None:
+        self.epoch = 0
+        self.pending: list[tuple[str, ToWrite]] = []
+        self.members: set[str] = set()
+        self.lost_ends = 0
+        """So many transactions do not end: their requests get lost."""
+        self.before_commit: Callable[[], Coroutine[Any, Any, None]] = _nothing
+        self.after_fence: Callable[[], None] = lambda: None
         self.has: dict[tuple[str, str, int], tuple[int, int, str | None]] = {}
         self.commits: list[tuple[str, ToWrite]] = []
         self.error: Exception | None = None
@@ -50,14 +57,47 @@ class Kafka:
             ),
         )
 
-    async def commit(self, _partition: int, group_id: str, topics: ToWrite) -> None:
+    async def check_without_members(self, _partition: int, group_id: str) -> None:
+        if group_id in self.members:
+            raise RefusedError("members", has_members=True)
+
+    async def fence(self, _partition: int) -> Producer:
+        self.epoch += 1
+        self.pending = []
+        producer = Producer(1, "muster-test-0", 7, self.epoch)
+        self.after_fence()
+        return producer
+
+    def _check(self, producer: Producer) -> None:
+        if producer.epoch != self.epoch:
+            raise TransactionError("fenced")
+
+    async def begin(self, producer: Producer, _group_id: str) -> None:
+        self._check(producer)
+
+    async def commit(self, producer: Producer, _partition: int, group_id: str, topics: ToWrite) -> None:
         if self.error is not None:
             raise self.error
-        self.commits.append((group_id, topics))
-        for topic, partitions in topics:
-            self.has.update(
-                {(group_id, topic, index): (offset, epoch, text) for index, offset, epoch, text in partitions}
-            )
+        await self.before_commit()
+        self._check(producer)
+        self.pending.append((group_id, topics))
+
+    async def end(self, producer: Producer) -> None:
+        self._check(producer)
+        if self.lost_ends:
+            self.lost_ends -= 1
+            raise TransactionError("no answer")
+        done, self.pending = self.pending, []
+        self.commits += done
+        for group_id, topics in done:
+            for topic, partitions in topics:
+                self.has.update(
+                    {(group_id, topic, index): (offset, epoch, text) for index, offset, epoch, text in partitions}
+                )
+
+
+async def _nothing() -> None:
+    pass
 
 
 class World:
@@ -187,22 +227,116 @@ def test_leader_of_the_past_writes_nothing() -> None:
     _run(test)
 
 
-@pytest.mark.interpreted
-def test_answer_of_the_shard_that_came_late_is_not_used() -> None:
+def test_write_of_the_leader_before_that_comes_late_changes_nothing() -> None:
     async def test(world: World) -> None:
         world.route(GROUP, at_muster=True)
         await world.round()
         world.commit(9)
-        submit = world.mirror.shard.submit
 
-        def slow(request: Any, answer: Any) -> None:
-            world.mirror.pod.now_ms += 1_001
-            submit(request, answer)
+        async def stands_still() -> None:
+            """Until the next leader has written."""
+            world.kafka.before_commit = _nothing
+            world.fail_over()
+            world.commit(10)
+            world.writes._of_broker.clear()
+            await world.round()
 
-        world.mirror.shard.submit = slow  # type: ignore[method-assign]
+        world.kafka.before_commit = stands_still
+        await world.round()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert world.kafka.commits == [(GROUP, [("t", [(0, 10, 4, "")])])]
+        assert world.kafka.has[(GROUP, "t", 0)] == (10, 4, "")
+
+    _run(test)
+
+
+def test_leader_of_the_past_that_fences_the_next_one_writes_nothing() -> None:
+    async def test(world: World) -> None:
+        world.route(GROUP, at_muster=True)
+        await world.round()
+        world.commit(9)
+        world.writes._by_partition[0].producer = None
+        past = world.mirror.shard
+
+        def is_followed() -> None:
+            world.kafka.after_fence = lambda: None
+            past.close("another one leads")
+
+        world.kafka.after_fence = is_followed
+        await world.round()
+        assert (world.kafka.commits, world.kafka.epoch) == ([], 2)
+        world.fail_over()
+        await world.round()
+        world.kafka.epoch += 1  # the one of the past starts once more
+        world.commit(10)
+        await world.round()
+        await world.round()
+        assert world.kafka.has[(GROUP, "t", 0)] == (10, 4, ""), "the next one has started again"
+
+    _run(test)
+
+
+def test_transaction_without_an_answer_is_ended_before_the_next() -> None:
+    async def test(world: World) -> None:
+        world.route(GROUP, at_muster=True)
+        await world.round()
+        world.commit(9)
+        world.kafka.lost_ends = 1
         await world.round()
         assert world.kafka.commits == []
-        assert world.writes.unwritten_ms(0, GROUP) > 1_000
+        assert world.writes.problem_of(0, GROUP) == "no answer"
+        world.commit(10)
+        await world.round()
+        assert world.kafka.commits == [(GROUP, [("t", [(0, 10, 4, "")])])]
+        assert (world.kafka.epoch, world.writes.problem_of(0, GROUP)) == (2, "")
+
+    _run(test)
+
+
+def test_producer_goes_on_from_round_to_round() -> None:
+    async def test(world: World) -> None:
+        world.route(GROUP, at_muster=True)
+        for offset in (9, 10, 11):
+            world.commit(offset)
+            await world.round()
+        assert (len(world.kafka.commits), world.kafka.epoch) == (3, 1)
+
+    _run(test)
+
+
+def test_what_changes_while_it_is_written_is_written_again() -> None:
+    async def test(world: World) -> None:
+        world.route(GROUP, at_muster=True)
+        await world.round()
+        world.commit(9)
+
+        async def changes() -> None:
+            world.kafka.before_commit = _nothing
+            world.commit(10)
+            world.writes.round()  # it takes note
+            world.mirror.pod.now_ms += 300
+
+        world.kafka.before_commit = changes
+        await world.round()
+        assert world.kafka.has[(GROUP, "t", 0)] == (9, 4, "")
+        assert world.writes.unwritten_ms(0, GROUP) >= 300
+        await world.round()
+        assert world.kafka.has[(GROUP, "t", 0)] == (10, 4, "")
+        assert world.writes.unwritten_ms(0, GROUP) == 0
+
+    _run(test)
+
+
+def test_group_with_members_there_holds_up_no_other() -> None:
+    async def test(world: World) -> None:
+        for group in (GROUP, "kafkas"):
+            world.route(group, at_muster=True)
+        world.kafka.members = {GROUP}
+        world.kafka.has = {}
+        await world.round()
+        assert [group for group, _ in world.kafka.commits] == ["kafkas"]
+        assert world.writes.problem_of(0, GROUP) == "members"
 
     _run(test)
 

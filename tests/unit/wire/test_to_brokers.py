@@ -9,8 +9,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.wire.response_examples import RESPONSES
 
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests.cluster import KEY_TYPE_TRANSACTION, FindCoordinatorRequest
 from muster_coordinator.requests.groups import OffsetFetchResponse
-from muster_coordinator.wire import k08_offset_commit, k09_offset_fetch, k15_describe_groups
+from muster_coordinator.requests.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from muster_coordinator.wire import (
+    k09_offset_fetch,
+    k10_find_coordinator,
+    k15_describe_groups,
+    k22_init_producer_id,
+    k25_add_offsets_to_txn,
+    k26_end_txn,
+    k28_txn_offset_commit,
+)
 from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.codec import Reader
 
@@ -68,19 +86,54 @@ _OFFSETS = st.lists(
 @settings(max_examples=30, deadline=None)
 @given(topics=st.lists(st.tuples(st.text(min_size=1, max_size=4), _OFFSETS), max_size=3))
 def test_offsets_are_committed_by_nobody(topics: list[Any]) -> None:
-    version = k08_offset_commit.MIRROR_VERSION
-    header = RequestHeader(k08_offset_commit.API, version, 1, "mirror", 0)
-    read = k08_offset_commit.API.decode_request(header, k08_offset_commit.encode_request("grüße", topics), "")
+    body = k28_txn_offset_commit.encode_request("an id", 7, 3, "grüße", topics)
+    read: Any = _decoded(k28_txn_offset_commit, body)
+    assert (read.transactional_id, read.producer_id, read.producer_epoch) == ("an id", 7, 3)
     assert (read.group_id, read.generation_id, read.member_id, read.group_instance_id) == ("grüße", -1, "", None)
     assert [(topic, list(partitions)) for topic, partitions in read.topics] == topics
+
+
+def test_transactions_are_asked_for_as_producers_do() -> None:
+    started: Any = _decoded(k22_init_producer_id, k22_init_producer_id.encode_request("an id", 15_000))
+    assert started == InitProducerIdRequest("an id", 15_000)
+    begun: Any = _decoded(k25_add_offsets_to_txn, k25_add_offsets_to_txn.encode_request("an id", 7, 3, "grüße"))
+    assert begun == AddOffsetsToTxnRequest("an id", 7, 3, "grüße")
+    ended: Any = _decoded(k26_end_txn, k26_end_txn.encode_request("an id", 7, 3))
+    assert ended == EndTxnRequest("an id", 7, 3, True, k26_end_txn.MIRROR_VERSION)
+    found: Any = _decoded(k10_find_coordinator, k10_find_coordinator.encode_request(("an id",), KEY_TYPE_TRANSACTION))
+    assert found == FindCoordinatorRequest(KEY_TYPE_TRANSACTION, ("an id",))
+
+
+def _decoded(module: Any, body: bytes) -> object:
+    decoded: object = module.API.decode_request(RequestHeader(module.API, module.MIRROR_VERSION, 1, "m", 0), body, "")
+    return decoded
 
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_results_of_a_commit_are_read_as_they_were_written(data: st.DataObject) -> None:
-    version = k08_offset_commit.MIRROR_VERSION
-    written = data.draw(RESPONSES[8][0](version))
-    reader = Reader(k08_offset_commit.API.encode_response(version, written), 0, True)
-    assert k08_offset_commit.decode_response(reader) == tuple(
+    written = data.draw(RESPONSES[28][0](k28_txn_offset_commit.MIRROR_VERSION))
+    assert _answered(k28_txn_offset_commit, written) == tuple(
         (topic, tuple(partitions)) for topic, partitions in written.topics
     )
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_answers_about_transactions_are_read_as_they_were_written(data: st.DataObject) -> None:
+    code = data.draw(st.sampled_from(ErrorCode))
+    assert _answered(k25_add_offsets_to_txn, AddOffsetsToTxnResponse(code)) == code
+    assert _answered(k26_end_txn, EndTxnResponse(code)) == code
+    started = InitProducerIdResponse(code, data.draw(st.integers(-1, 1 << 60)), data.draw(st.integers(-1, 1 << 14)))
+    assert _answered(k22_init_producer_id, started) == started
+    found = data.draw(RESPONSES[10][0](k10_find_coordinator.MIRROR_VERSION))
+    read: Any = _answered(k10_find_coordinator, found)
+    assert [(each.key, each.node_id, each.host, each.port, each.error_code) for each in read.coordinators] == [
+        (each.key, each.node_id, each.host, each.port, each.error_code) for each in found.coordinators
+    ]
+
+
+def _answered(module: Any, written: object) -> object:
+    reader = Reader(module.API.encode_response(module.MIRROR_VERSION, written), 0, True)
+    read: object = module.decode_response(reader)
+    return read

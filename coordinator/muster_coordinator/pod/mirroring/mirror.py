@@ -48,9 +48,8 @@ BYPASSES_NAMED = 3
 
 
 class Mirror:
-    """`partitions`: our numbers of the offsets partitions, as the image has them. `topics` are kept up to date.
-    `changed` is called when a problem
-    or a bypass begins or ends, which is in `health` then."""
+    """`partitions`: our numbers of the offsets partitions, and `cluster_id`, as the image has them. `topics` are kept
+    up to date. `changed` is called when a problem or a bypass begins or ends, which is in `health` then."""
 
     def __init__(
         self,
@@ -59,6 +58,7 @@ class Mirror:
         commit_timeout_s: float,
         shards: Mapping[int, Shard],
         partitions: Callable[[], range],
+        cluster_id: Callable[[], str],
         clock: Clock,
         health: MirrorHealth,
         topics: UpstreamTopics,
@@ -85,7 +85,8 @@ class Mirror:
         self._bypasses = BypassLog(clock, settings.upstream_fetch_wait_ms)
         self._problem = "the upstream was not asked yet"
         kafka = KafkaOfMoves(self._upstream)
-        self.writes = WriteBack(settings, KafkaOfWrites(self._upstream), self._current, clock, self._look_again.set)
+        kafka_of_writes = KafkaOfWrites(self._upstream, cluster_id, settings.upstream_lease_ms)
+        self.writes = WriteBack(settings, kafka_of_writes, self._current, clock, self._look_again.set)
         self.moves = Moves(settings, kafka, self._current, lambda: len(self._partitions()), clock, self.writes)
 
     def start(self) -> None:

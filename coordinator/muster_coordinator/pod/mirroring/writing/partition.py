@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from muster_coordinator.pod.mirroring.followed import Followed
+from muster_coordinator.pod.mirroring.writing.kafka import Producer
 
 UNKNOWN = -1
 
@@ -24,9 +26,14 @@ class PartitionWrites:
     def __init__(self, followed: Followed, now_ms: int) -> None:
         self.followed = followed
         self.refused: dict[str, Refused] = {}
+        self.writing = asyncio.Lock()
+        """Held while something is written."""
+        self.producer: Producer | None = None
+        """None: somebody else's writes, or an own one without an answer, may still come to Kafka."""
         self._looked_ms = now_ms
         # Since when (monotonic ms) Kafka may lack something of a group.
         self._waiting = dict.fromkeys(self._at_muster(), UNKNOWN)
+        self._again: dict[str, int] = {}  # the same of groups that have changed since they were taken in hand
         followed.machine.changed.clear()
 
     def _at_muster(self) -> list[str]:
@@ -38,10 +45,12 @@ class PartitionWrites:
         changed, machine.changed = machine.changed, set()
         for group in changed:
             if self.is_written(group):
+                if group in self._waiting:
+                    self._again.setdefault(group, self._looked_ms)
                 self._waiting.setdefault(group, self._looked_ms)
             else:
-                self._waiting.pop(group, None)
-                self.refused.pop(group, None)
+                for groups in (self._waiting, self._again, self.refused):
+                    groups.pop(group, None)
         self._looked_ms = now_ms
 
     def is_written(self, group_id: str) -> bool:
@@ -53,9 +62,16 @@ class PartitionWrites:
     def waiting(self) -> tuple[str, ...]:
         return tuple(self._waiting)
 
+    def taken(self, group_id: str) -> None:
+        """What is committed here is about to be asked for."""
+        self._again.pop(group_id, None)
+
     def written(self, group_id: str) -> None:
-        """Kafka had all that was committed here when this was last asked."""
+        """Kafka has all that was committed here when the group was taken in hand."""
         self._waiting.pop(group_id, None)
+        since_ms = self._again.pop(group_id, None)
+        if since_ms is not None:
+            self._waiting[group_id] = since_ms
         self.refused.pop(group_id, None)
         self.followed.machine.bypasses.quiet.discard(group_id)
         if self.followed.machine.groups.has_pending(group_id):

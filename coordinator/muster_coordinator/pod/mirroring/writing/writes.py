@@ -1,14 +1,17 @@
 """Writes offsets of groups that have moved to Kafka, every few seconds those that Kafka does not have yet.
 
-What is written is committed here, and only the leader of its partition writes it. It asks Kafka first what it has, so
-nothing has to be remembered, and a new leader goes on where the last one was. A broker that does not answer holds up
-nobody but the groups that it coordinates. Source: docs/adr/0048.
+What is written is committed here, and only the leader of its partition writes it: it first makes Kafka take nothing
+more of what earlier ones send, and then has a majority confirm that it leads. It asks Kafka what it has, so nothing has
+to be remembered, and a new leader goes on where the last one was. A broker that does not answer holds up nobody but the
+groups that it coordinates. Source: docs/adr/0048.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -16,7 +19,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.mirror.write_back import in_parts, to_write
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
-from muster_coordinator.pod.mirroring.writing.kafka import KafkaOfWrites, RefusedError
+from muster_coordinator.pod.mirroring.writing.kafka import KafkaOfWrites, Producer, RefusedError, TransactionError
 from muster_coordinator.pod.mirroring.writing.partition import UNKNOWN, PartitionWrites
 from muster_coordinator.requests.groups import OffsetFetchRequest, OffsetFetchResponse
 from muster_coordinator.settings import UpstreamSettings
@@ -26,6 +29,8 @@ logger = structlog.get_logger(__name__)
 
 AT_ONCE = 1_000
 """Offsets of one request: some 50 KB."""
+GROUPS_AT_ONCE = 100
+"""Groups of one transaction, which Kafka ends itself when it takes too long."""
 LONG_LEASES = 20
 """Members of a group that moved are gone from Kafka after their session, 45 s by default. Who is there for longer than
 so many leases last comes by another way."""
@@ -138,42 +143,84 @@ class WriteBack:
     async def _write_all(self, partitions: list[PartitionWrites]) -> None:
         """Those that one broker coordinates, one after the other."""
         for writes in partitions:
-            for group_id in writes.waiting:
-                now_ms = self._clock.monotonic_ms()
+            waiting = writes.waiting
+            for first in range(0, len(waiting), GROUPS_AT_ONCE):
+                groups = waiting[first : first + GROUPS_AT_ONCE]
                 try:
-                    await self._write(writes, group_id)
-                except RefusedError as error:
-                    writes.refuse(group_id, str(error), now_ms, has_members=error.has_members)
+                    async with writes.writing:
+                        await self._write_some(writes, groups)
+                except TransactionError as error:
+                    self._refuse(writes, str(error))
+                    self._look_again()
+                    break
                 except UpstreamError as error:
                     for each in partitions:
-                        for waiting in each.waiting:
-                            each.refuse(waiting, str(error), now_ms, has_members=False)
+                        self._refuse(each, str(error))
                     self._look_again()
                     return
+                except RefusedError as error:
+                    self._refuse(writes, str(error))
+                    break
                 except Exception as error:
-                    logger.exception("write_back_failed", group=group_id)
-                    writes.refuse(group_id, f"{type(error).__name__}: {error}", now_ms, has_members=False)
+                    logger.exception("write_back_failed", partition=writes.followed.partition)
+                    self._refuse(writes, f"{type(error).__name__}: {error}")
+                    break
 
-    async def _write(self, writes: PartitionWrites, group_id: str) -> None:
-        """Raises UpstreamError, RefusedError."""
+    def _refuse(self, writes: PartitionWrites, reason: str) -> None:
+        for group_id in writes.waiting:
+            writes.refuse(group_id, reason, self._clock.monotonic_ms(), has_members=False)
+
+    async def _write_some(self, writes: PartitionWrites, groups: Sequence[str]) -> None:
+        """In one transaction. Raises UpstreamError; RefusedError for what is wrong with all of them."""
+        async with self._transaction(writes) as transaction:
+            for group_id in groups:
+                try:
+                    await self._write(transaction, group_id)
+                except RefusedError as error:
+                    now_ms = self._clock.monotonic_ms()
+                    writes.refuse(group_id, str(error), now_ms, has_members=error.has_members)
+
+    @asynccontextmanager
+    async def _transaction(self, writes: PartitionWrites) -> AsyncIterator[_Transaction]:
+        """Raises UpstreamError, RefusedError: it is not known what Kafka has of it then, and the next one begins by
+        making sure that nothing more comes."""
+        producer, writes.producer = writes.producer, None
+        if producer is None:
+            producer = await self._kafka.fence(writes.followed.partition)
+        transaction = _Transaction(writes, producer)
+        yield transaction
+        if transaction.is_open:
+            await self._kafka.end(producer)
+        writes.producer = producer
+        for group_id in transaction.done:
+            writes.written(group_id)
+
+    async def _write(self, transaction: _Transaction, group_id: str) -> None:
+        """Give Kafka what it lacks of the group, if this pod leads it still. Raises UpstreamError, RefusedError."""
+        writes, producer = transaction.writes, transaction.producer
         followed = writes.followed
         there = await self._kafka.offsets(followed.partition, group_id)
-        asked_ms = self._clock.monotonic_ms()
+        writes.taken(group_id)
         here = await _offsets_here(followed, group_id)
-        if here is None:
+        if here is None or not self._may_write(writes, group_id):
             return
-        for part in in_parts(to_write(here, there), AT_ONCE):
-            if not self._may_write(writes, group_id, asked_ms):
+        missing = to_write(here, there)
+        if missing:
+            await self._kafka.check_without_members(followed.partition, group_id)
+            if not transaction.is_open:
+                await self._kafka.begin(producer, group_id)
+                transaction.is_open = True
+        for part in in_parts(missing, AT_ONCE):
+            if not self._may_write(writes, group_id):
                 return
             followed.machine.bypasses.writes(group_id, part)
-            await self._kafka.commit(followed.partition, group_id, part)
+            await self._kafka.commit(producer, followed.partition, group_id, part)
             self.offsets_written += sum(len(partitions) for _, partitions in part)
-        writes.written(group_id)
+        transaction.done.append(group_id)
 
-    def _may_write(self, writes: PartitionWrites, group_id: str, asked_ms: int) -> bool:
-        """Whether a majority has said lately that this pod leads the partition, and the group is at Muster."""
-        is_recent = self._clock.monotonic_ms() - asked_ms < self._lease_ms
-        return is_recent and self._of(writes.followed.partition) is writes and writes.is_written(group_id)
+    def _may_write(self, writes: PartitionWrites, group_id: str) -> bool:
+        """Whether this pod leads the partition, as far as it knows, and the group is at Muster."""
+        return self._of(writes.followed.partition) is writes and writes.is_written(group_id)
 
     def _tell(self) -> None:
         refused = [(group, each) for writes in self._all() for group, each in writes.refused.items()]
@@ -185,8 +232,19 @@ class WriteBack:
         self._problem = problem
 
 
+@dataclass
+class _Transaction:
+    """`done`: groups of which Kafka has everything when it ends."""
+
+    writes: PartitionWrites
+    producer: Producer
+    is_open: bool = False
+    done: list[str] = field(default_factory=list)
+
+
 async def _offsets_here(followed: Followed, group_id: str) -> OffsetFetchResponse | None:
-    """The group's offsets, all of which are committed; None: this leadership ends."""
+    """The group's offsets, all of which are committed, from a leader whom a majority has confirmed since it was asked;
+    None: this leadership ends."""
     asking = _Asking()
     request = OffsetFetchRequest(group_id, None, -1, None, require_stable=False)
     followed.shard.submit(request, asking)
