@@ -50,7 +50,7 @@ test-kubernetes: $(STAMP) ## the tests on a real Kubernetes (hack/localkube, or 
 	@$(BIN)/python hack/run_tests.py --only kubernetes
 
 .PHONY: test-alerts
-test-alerts: $(STAMP) ## each alert fires on its fault and goes out, runbooks are run: real Kubernetes, real Prometheus (4 minutes)
+test-alerts: $(STAMP) ## each alert fires on its fault and goes out, runbooks are run: real Kubernetes, real Prometheus, real Kafka (10 minutes)
 	@$(BIN)/python hack/run_tests.py --only alerts
 
 .PHONY: test-kubernetes-nodes

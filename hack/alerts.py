@@ -456,6 +456,12 @@ TRIED = (
 )
 """Alerts whose faults tests/kubernetes/test_alerts.py makes."""
 
+TRIED_BEFORE_KAFKA = (
+    *("MusterMirrorStopped", "MusterMirrorBypassed", "MusterWriteBackStopped", "MusterUpstreamRefusesLogin"),
+    *("MusterGatewayCutOff", "MusterGatewayRequestsWait"),
+)
+"""Likewise tests/kubernetes/test_alerts_before_kafka.py."""
+
 NOT_TRIED: dict[str, str] = {
     "MusterPartitionFailed": "another replica leads before a minute is over",
     "MusterReplicasDoubled": "it takes a copy of a volume, and a second process with it",
@@ -464,11 +470,5 @@ NOT_TRIED: dict[str, str] = {
     "MusterOperationErrors": "it takes a defect",
     "MusterLoadsFail": "it takes a log that another version has written",
     "MusterTransactionsHang": "it takes a transaction that loses its group's partition at one moment",
-    "MusterMirrorStopped": "it takes a Kafka cluster",
-    "MusterMirrorBypassed": "it takes a Kafka cluster",
-    "MusterWriteBackStopped": "it takes a Kafka cluster",
-    "MusterUpstreamRefusesLogin": "it takes a Kafka cluster",
-    "MusterGatewayCutOff": "it takes a Kafka cluster",
-    "MusterGatewayRequestsWait": "it takes a Kafka cluster",
 }
-"""Why it does not make those of others, which promtool evaluates on series."""
+"""Why no test makes those of others, which promtool evaluates on series."""

@@ -37,7 +37,7 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/sec
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
 """
-ALERTS = "tests/kubernetes/test_alerts.py"
+ALERTS = ("tests/kubernetes/test_alerts.py", "tests/kubernetes/test_alerts_before_kafka.py")
 ON_NODES = "tests/kubernetes/test_nodes.py"
 LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
 COMPILED_AGAIN = (
@@ -221,8 +221,8 @@ def run_kubernetes(outcome: Outcome) -> None:
 def run_alerts(outcome: Outcome) -> None:
     """A part of the stage kubernetes."""
     try:
-        with machine.running_cluster() as environment:
-            pytest(outcome, ALERTS, environment=environment)
+        with machine.running_cluster(kafka=fetch_kafka()) as environment:
+            pytest(outcome, *ALERTS, environment=environment)
     except machine.ClusterError as error:
         outcome.error = str(error)
 

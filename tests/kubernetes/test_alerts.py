@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -152,8 +152,7 @@ def test_volumes_that_are_full(cluster: Cared, on_call: OnCall) -> None:
 
 
 @contextmanager
-def frozen(pods: list[Pod]) -> Iterator[None]:
-    processes = [process_of(pod.uid) for pod in pods]
+def frozen(processes: Sequence[int]) -> Iterator[None]:
     try:
         for process in processes:
             os.kill(process, signal.SIGSTOP)
@@ -169,7 +168,7 @@ def test_pods_that_hang(cluster: Cared, on_call: OnCall) -> None:
     load = Load.begin(cluster, "hung", groups=20)
 
     def fires_after_a_hang() -> bool:
-        with frozen(pods_by_name(cluster)[1:]):
+        with frozen([process_of(pod.uid) for pod in pods_by_name(cluster)[1:]]):
             wait_until(lambda: any(each.state != "Led" for each in cluster.partitions().values()), "nobody leads")
         cluster.wait_whole()
         return bool(on_call.saw(alert))

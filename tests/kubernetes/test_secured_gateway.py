@@ -8,7 +8,7 @@ import base64
 import ipaddress
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ AUTHORITY, GATEWAY, ACCOUNT = "kafka-ca", "gateway-tls", "muster-at-kafka"
 
 
 class Locked(Fronted):
-    def __init__(self, kafka: KafkaPods, authority: Issued) -> None:
-        super().__init__(kafka, NAMESPACE, NAME)
+    def __init__(self, kafka: KafkaPods, authority: Issued, namespace: str = NAMESPACE, name: str = NAME) -> None:
+        super().__init__(kafka, namespace, name)
         self.authority = authority
 
     def upstream(self) -> dict[str, Any]:
@@ -52,12 +52,12 @@ class Locked(Fronted):
         self.put(ACCOUNT, {"username": b"muster", "password": password.encode()})
 
     def service_address(self) -> str:
-        arguments = ("get", "service", f"{NAME}-gateway", "-o", "jsonpath={.spec.clusterIP}")
+        arguments = ("get", "service", f"{self.name}-gateway", "-o", "jsonpath={.spec.clusterIP}")
         return self.kubectl(*arguments, check=False)
 
     def restarts(self) -> int:
         kinds = ("gateway", "cluster")
-        pods = [each for kind in kinds for each in self.objects("pods", "-l", f"muster.dev/{kind}={NAME}")]
+        pods = [each for kind in kinds for each in self.objects("pods", "-l", f"muster.dev/{kind}={self.name}")]
         return sum(container["restartCount"] for each in pods for container in each["status"]["containerStatuses"])
 
     def client(self, directory: Path, password: str = PASSWORDS["alice"]) -> dict[str, str]:
@@ -72,24 +72,31 @@ class Locked(Fronted):
 def locked(custom_resources: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     """Its account at Kafka has a wrong password at first."""
     image = kafka_image()
-    install_operator()
-    kubectl("create", "namespace", NAMESPACE)
     authority = Authority(tmp_path_factory.mktemp("certificates")).issued
     cluster = Locked(KafkaPods(NAMESPACE, image, PARTITIONS, door(authority)), authority)
+    with locked_out(cluster):
+        yield cluster
+
+
+@contextmanager
+def locked_out(cluster: Locked, **gateway: Any) -> Iterator[None]:
+    """The cluster and Kafka in a namespace of their own, with a wrong password for the account at Kafka."""
+    install_operator()
+    kubectl("create", "namespace", cluster.namespace)
     with ExitStack() as stack:
-        stack.callback(kubectl, "delete", "namespace", NAMESPACE, "--wait=false")
+        stack.callback(kubectl, "delete", "namespace", cluster.namespace, "--wait=false")
         stack.callback(lambda: print(cluster.summary()))
         cluster.kafka.start(0)
         cluster.kafka.create_topic("orders", [[0], [0], [0]])
-        cluster.put(AUTHORITY, {"ca.crt": authority.certificate})
+        cluster.put(AUTHORITY, {"ca.crt": cluster.authority.certificate})
         cluster.put_password("mirror")
-        cluster.declare(tls={"secret": GATEWAY})
+        cluster.declare(tls={"secret": GATEWAY}, **gateway)
         wait_until(lambda: bool(cluster.service_address()), "the gateway's Service has an address", READY_S)
         address = cluster.service_address()
-        leaf = new_leaf(authority, pod("gateway"), [address], datetime.now(UTC), HOUR)
+        leaf = new_leaf(cluster.authority, pod("gateway"), [address], datetime.now(UTC), HOUR)
         cluster.put(GATEWAY, {"tls.crt": leaf.certificate, "tls.key": leaf.key})
         stack.enter_context(route_to(address))
-        yield cluster
+        yield
 
 
 def door(authority: Issued) -> Door:
