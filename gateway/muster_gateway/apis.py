@@ -60,7 +60,6 @@ _GROUP = Treatment.GROUP
 # Lower than Kafka's, because:
 # - Produce 12, EndTxn 5, TxnOffsetCommit 5: transaction version 2, where the group coordinator itself calls the
 #   transaction coordinator, which Muster cannot do at brokers (KIP-890)
-# - OffsetCommit 10, OffsetFetch 10: topic ids, which Muster does not know of an upstream
 # - DescribeQuorum 2: addresses of controllers (KIP-853)
 # - InitProducerId 6: two-phase commit (KIP-939)
 # - not at all: share and streams groups (76 to 92), telemetry (71, 72), requests between brokers
@@ -69,8 +68,8 @@ _RULES = (
     Rule(FETCH, "Fetch", 18, Treatment.FETCH, 12),
     Rule(2, "ListOffsets", 11),
     Rule(METADATA, "Metadata", 13, Treatment.BROKERS, 9),
-    Rule(OFFSET_COMMIT, "OffsetCommit", 9, _GROUP, 8),
-    Rule(OFFSET_FETCH, "OffsetFetch", 9, _GROUP, 6),
+    Rule(OFFSET_COMMIT, "OffsetCommit", 10, _GROUP, 8),
+    Rule(OFFSET_FETCH, "OffsetFetch", 10, _GROUP, 6),
     Rule(FIND_COORDINATOR, "FindCoordinator", 6, Treatment.FIND_COORDINATOR, 3),
     Rule(JOIN_GROUP, "JoinGroup", 9, _GROUP, 6),
     Rule(HEARTBEAT, "Heartbeat", 4, _GROUP, 4),

@@ -15,6 +15,7 @@ from muster_gateway import apis
 from muster_gateway.apis import Treatment
 from muster_gateway.at_muster import AtMuster
 from muster_gateway.broker_connection import BrokerConnection
+from muster_gateway.by_id import RequestsById
 from muster_gateway.caller import ConnectionLostError, keep_alive
 from muster_gateway.coordinators import Coordinators
 from muster_gateway.counts import Traffic
@@ -35,6 +36,7 @@ from muster_gateway.routes import Routes
 from muster_gateway.settings import GatewaySettings
 from muster_gateway.shown import Shown
 from muster_gateway.slots import Slot, framed
+from muster_gateway.topic_ids import TopicNames, names_topics_by_id
 from muster_gateway.upstream import Upstream
 
 COUNTED_BYTES = 4 << 10
@@ -44,7 +46,7 @@ COUNTED_BYTES = 4 << 10
 ANY_GROUP = ""
 """Any pod answers what is asked about no group: the leader of this one is looked for, and found again after it ends."""
 
-HELD_BACK = Busy.CLIENT_SLOW | Busy.BROKER_SLOW | Busy.TOO_MANY | Busy.PARKED
+HELD_BACK = Busy.CLIENT_SLOW | Busy.BROKER_SLOW | Busy.TOO_MANY | Busy.PARKED | Busy.ASKS
 """While one of these holds no request is taken, also of those that have come."""
 
 
@@ -70,6 +72,7 @@ class Connections(Protocol):
     traffic: Traffic
     rotation: Rotation
     refusals: RefusalLog
+    topic_names: TopicNames
 
     def opened(self, client: ClientConnection) -> bool:
         """Whether there is room for one more."""
@@ -110,6 +113,7 @@ class ClientConnection(asyncio.Protocol):
             fail=self._fail,
         )
         self._movable: MovableRequests | None = None
+        self._by_id: RequestsById | None = None
         self._login_end: asyncio.TimerHandle | None = None
         self._login_over = False  # that of the gateway at the broker
 
@@ -266,19 +270,19 @@ class ClientConnection(asyncio.Protocol):
                 shared.settings.park_ms / 1000,
                 shared.routes.is_served,
                 to_kafka=self._send_to_broker,
-                to_muster=lambda slot, frame, group: self._at_muster.submit(Request(slot, frame, group)),
+                to_muster=self._to_muster,
                 mixed=lambda slot, frame: self._answered(slot, refused(slot.head, frame, ErrorCode.NOT_COORDINATOR)),
-                hold=self._hold,
+                hold=partial(self._hold, Busy.PARKED),
                 answered=lambda slot, answer: self._answered(slot, framed(answer)),
                 fail=self._fail,
             )
         self._movable.take(self._keep(Slot(head, held=len(frame))), frame, groups)
 
-    def _hold(self, parked: bool) -> None:
-        if parked:
-            self._reading.close(Busy.PARKED)
+    def _hold(self, why: Busy, held: bool) -> None:
+        if held:
+            self._reading.close(why)
         else:
-            self._reading.open(Busy.PARKED)
+            self._reading.open(why)
             self._intake.wait()
 
     def _find_coordinator(self, head: RequestHead, frame: bytes) -> None:
@@ -361,7 +365,27 @@ class ClientConnection(asyncio.Protocol):
         broker.send(framed(frame))
 
     def _ask_muster(self, head: RequestHead, frame: bytes, group_id: str, pod: int | None = None) -> None:
-        self._at_muster.submit(Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod))
+        slot = self._keep(Slot(head, held=len(frame)))
+        if pod is None:
+            self._to_muster(slot, frame, group_id)
+        else:
+            self._at_muster.submit(Request(slot, frame, group_id, pod))
+
+    def _to_muster(self, slot: Slot, frame: bytes, group_id: str) -> None:
+        """To the leader of the group's partition. Raises ClientError."""
+        if not names_topics_by_id(slot.head):
+            self._at_muster.submit(Request(slot, frame, group_id))
+            return
+        if self._by_id is None:
+            self._by_id = RequestsById(
+                self._shared.topic_names,
+                lambda: self._shared.upstream.failing,
+                ask=self._send_to_broker,
+                to_muster=lambda slot, frame, group: self._at_muster.submit(Request(slot, frame, group)),
+                hold=partial(self._hold, Busy.ASKS),
+                answered=self._answered,
+            )
+        self._by_id.take(slot, frame, group_id)
 
     def _answered_by_muster(self, slot: Slot, answer: bytes) -> None:
         if slot.edit is not None:

@@ -23,6 +23,8 @@ class Busy(IntFlag):
     """The bytes that have come wait for the connection's turn."""
     PARKED = 64
     """A request waits until it is known which side serves its group."""
+    ASKS = 128
+    """A broker is asked for the names of the topics in a request."""
 
 
 class ReadGate:

@@ -28,6 +28,7 @@ from muster_gateway.rewriting import Announced
 from muster_gateway.routes import Routes, prefixes_of
 from muster_gateway.settings import GatewaySettings, addresses
 from muster_gateway.shown import Shown
+from muster_gateway.topic_ids import TopicNames
 from muster_gateway.upstream import CLIENT_ID, Upstream
 
 logger = structlog.get_logger(__name__)
@@ -66,6 +67,7 @@ class Gateway:
         self._entry = Entry(settings, self._versions) if settings.sasl_enabled_mechanisms else None
         self.refused: dict[str, Counter[str]] = {"upstream": to_brokers.failed, "muster": to_pods.failed}
         """Connections of the gateway's own, by cluster and reason."""
+        self.topic_names = TopicNames()
         self.traffic = Traffic()
         self.rotation = Rotation()
         self.refusals = RefusalLog()

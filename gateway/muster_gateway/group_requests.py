@@ -30,6 +30,8 @@ _MOVED = frozenset(
 _NAMES_MEMBER_SINCE = {apis.JOIN_GROUP: 4, apis.CONSUMER_GROUP_HEARTBEAT: 1}
 """First version in which a member that joins has an id already, or gets one before it is a member."""
 _OFFSET_FETCH_HAS_GROUPS = 8
+BY_ID_SINCE = 10
+"""First version of OffsetCommit and OffsetFetch that names topics by their ids."""
 
 
 def group_ids(head: RequestHead, frame: bytes) -> tuple[str, ...]:
@@ -114,15 +116,18 @@ def _of_first_partition(since: int) -> Callable[[Reader, int], int]:
     def read(reader: Reader, version: int) -> int:
         if version >= since:
             reader.int32()
-        return _code_of_first(reader, reader.int16) or 0
+        return _code_of_first(reader, version, reader.int16) or 0
 
     return read
 
 
-def _code_of_first(reader: Reader, after_index: Callable[[], int]) -> int | None:
+def _code_of_first(reader: Reader, version: int, after_index: Callable[[], int]) -> int | None:
     """The code of the first partition; None: there is none. What follows may be megabytes, and is not read."""
     for _ in range(reader.array_length()):
-        reader.string()
+        if version >= BY_ID_SINCE:
+            reader.uuid()
+        else:
+            reader.string()
         if reader.array_length() > 0:
             reader.int32()
             return after_index()
@@ -145,7 +150,7 @@ def _of_offset_fetch(reader: Reader, version: int) -> int:
         if reader.array_length() != 1:
             return 0
         reader.string()
-    code = _code_of_first(reader, fetched)
+    code = _code_of_first(reader, version, fetched)
     if code is None:
         return reader.int16() if version >= 2 else 0
     return code
@@ -213,6 +218,12 @@ def refused(head: RequestHead, frame: bytes, code: ErrorCode) -> bytes:
 def _response(request: object, code: ErrorCode) -> object:
     if isinstance(request, w.OffsetFetchRequests):
         return w.OffsetFetchResponses(tuple([refusal(each, code) for each in request.groups]))  # type: ignore[misc]
+    if isinstance(request, w.OffsetFetchByIdRequests):
+        refused_groups = [m.OffsetFetchByIdResponse(each.group_id, int(code)) for each in request.groups]
+        return w.OffsetFetchByIdResponses(tuple(refused_groups))
+    if isinstance(request, m.OffsetCommitByIdRequest):
+        topics = [(topic, tuple([(each[0], int(code)) for each in parts])) for topic, parts in request.topics]
+        return m.OffsetCommitByIdResponse(tuple(topics))
     if isinstance(request, w.DescribeGroupsRequest):
         return w.DescribeGroupsResponse(tuple([refusal(each, code) for each in request.groups]))  # type: ignore[misc]
     if isinstance(request, w.DeleteGroupsRequest):

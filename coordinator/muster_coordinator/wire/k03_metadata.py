@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests.cluster import (
@@ -37,6 +37,7 @@ from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
 
 MIRROR_VERSION = 12
 """In which a mirror asks brokers."""
+_BY_ID_SINCE = 12
 
 
 @guarded
@@ -52,11 +53,18 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Met
         return MetadataRequestTopic(name, topic_id)
 
     topics = reader.nullable_array(topic) if version >= 1 else (reader.array(topic) or None)
+    if topics and version >= _BY_ID_SINCE:
+        topics = _by_id(topics) or topics
     auto_creation = reader.boolean() if version >= 4 else True
     cluster_operations = reader.boolean() if 8 <= version <= 10 else False
     topic_operations = reader.boolean() if version >= 8 else False
     reader.tagged_fields()
     return MetadataRequest(topics, auto_creation, cluster_operations, topic_operations)
+
+
+def _by_id(topics: tuple[MetadataRequestTopic, ...]) -> tuple[MetadataRequestTopic, ...]:
+    """Where an id is given, names do not count (KafkaApis): Java's consumers send the empty name with one."""
+    return tuple([MetadataRequestTopic(None, each.topic_id) for each in topics if each.topic_id != NO_TOPIC_ID])
 
 
 def encode_response(version: int, response: MetadataResponse) -> bytes:
@@ -170,17 +178,26 @@ def _element(version: int, partitions: SpreadPartitions, index: int) -> bytes:
 
 def encode_request(names: tuple[str, ...] | None) -> bytes:
     """The body of a request to a broker for topics by their names, or for all of them, in MIRROR_VERSION."""
+    return _request_body(None if names is None else [(NO_TOPIC_ID, name) for name in names])
+
+
+def encode_request_by_id(topic_ids: tuple[bytes, ...]) -> bytes:
+    """The body of a request to a broker for topics by their ids, in MIRROR_VERSION."""
+    return _request_body([(topic_id, None) for topic_id in topic_ids])
+
+
+def _request_body(topics: Sequence[tuple[bytes, str | None]] | None) -> bytes:
     writer = Writer(API.flexible(MIRROR_VERSION))
 
-    def topic(name: str) -> None:
-        writer.uuid(NO_TOPIC_ID)
-        writer.string(name)
+    def topic(value: tuple[bytes, str | None]) -> None:
+        writer.uuid(value[0])
+        writer.nullable_string(value[1])
         writer.tagged_fields()
 
-    if names is None:
+    if topics is None:
         writer.null_array()
     else:
-        writer.array(names, topic)
+        writer.array(topics, topic)
     writer.boolean(False)  # allow_auto_topic_creation
     writer.boolean(False)  # include_topic_authorized_operations
     return writer.done()

@@ -162,6 +162,7 @@ async def metadata_without_the_right(s: Session, version: int) -> None:
 async def metadata_by_id_without_the_right(s: Session, version: int) -> None:
     ids = [{"name": None, "topic_id": s.server.topic_ids[name]} for name in ("t", "topic.with-all_1")]
     await s.ask("metadata", version, topics=ids)
+    await s.ask("metadata", version, topics=[{"name": "t", "topic_id": s.server.topic_ids["topic.with-all_1"]}])
 
 
 @script(versions=range(3))

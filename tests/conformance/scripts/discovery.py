@@ -182,6 +182,16 @@ async def metadata_by_topic_id(s: Session, version: int) -> None:
     await _metadata(s, version, [{"topic_id": known.topics[0].topic_id, "name": None}])
 
 
+@script(versions=(12, 13))
+async def metadata_by_topic_id_and_name(s: Session, version: int) -> None:
+    t, u = s.server.topic_ids["t"], s.server.topic_ids["u"]
+    await _metadata(s, version, [{"topic_id": u, "name": ""}])  # as Java's consumers of regular expressions
+    await _metadata(s, version, [{"topic_id": u, "name": "t"}])
+    await _metadata(s, version, [{"topic_id": uuid.UUID(int=77), "name": "t"}])
+    await _metadata(s, version, [{"topic_id": u, "name": None}, {"name": "t"}])
+    await _metadata(s, version, [{"topic_id": t, "name": ""}, {"topic_id": u, "name": ""}, {"topic_id": u, "name": ""}])
+
+
 @script(versions=(8, 9, 10))
 async def metadata_with_authorized_operations_of_the_cluster(s: Session, version: int) -> None:
     await _metadata(s, version, [], include_cluster_authorized_operations=True)

@@ -114,7 +114,7 @@ def test_versions_are_the_lower_of_both_and_transaction_version_2_is_hidden(vers
     assert [(each.api_key, each.min_version, each.max_version) for each in after.api_keys] == [
         (0, 3, 11),
         (1, 4, 12),
-        (8, 3, 9),
+        (8, 3, 10),
         (18, 0, 4),
     ]
     if version >= 3:

@@ -296,6 +296,10 @@ def metadata(v: int) -> st.SearchStrategy[Any]:
         topic_id=since(v >= 10, UUID, bytes(16)),
     )
     wanted = st.none() | (some(topic) if v >= 1 else some(topic).filter(bool))
+    if v >= 12:  # ids alone, or names alone
+        by_id = st.builds(w.MetadataRequestTopic, name=st.none(), topic_id=UUID.filter(any))
+        by_name = st.builds(w.MetadataRequestTopic, name=MAYBE_TEXT, topic_id=st.just(bytes(16)))
+        wanted = st.none() | some(by_id) | some(by_name)
     return st.builds(
         w.MetadataRequest,
         topics=wanted,

@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.wire import kio_oracle
 from tests.unit.wire.response_examples import RESPONSES
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.requests.cluster import KEY_TYPE_TRANSACTION, FindCoordinatorRequest
+from muster_coordinator.requests.cluster import (
+    KEY_TYPE_TRANSACTION,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from muster_coordinator.requests.groups import OffsetFetchResponse
 from muster_coordinator.requests.transactions import (
     AddOffsetsToTxnRequest,
@@ -21,6 +27,7 @@ from muster_coordinator.requests.transactions import (
     InitProducerIdResponse,
 )
 from muster_coordinator.wire import (
+    k03_metadata,
     k09_offset_fetch,
     k10_find_coordinator,
     k15_describe_groups,
@@ -31,6 +38,8 @@ from muster_coordinator.wire import (
 )
 from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.codec import Reader
+
+METADATA = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
 
 
 @pytest.mark.parametrize("module", [k09_offset_fetch, k15_describe_groups], ids=lambda module: module.API.name)
@@ -137,3 +146,14 @@ def _answered(module: Any, written: object) -> object:
     reader = Reader(module.API.encode_response(module.MIRROR_VERSION, written), 0, True)
     read: object = module.decode_response(reader)
     return read
+
+
+@pytest.mark.parametrize("name", ["", "t", None])
+def test_names_do_not_count_where_an_id_is_given(name: str | None) -> None:
+    """Java's consumers of regular expressions send the empty name with each id."""
+    one, two = b"1" * 16, b"2" * 16
+    topics = [{"name": name, "topic_id": one}, {"name": "u", "topic_id": bytes(16)}, {"name": "v", "topic_id": two}]
+    frame = kio_oracle.encode(k03_metadata.API, 12, "request", METADATA | {"topics": topics})
+    request = k03_metadata.API.decode_request(RequestHeader(k03_metadata.API, 12, 1, "java", 0), frame, "")
+    assert isinstance(request, MetadataRequest)
+    assert request.topics == (MetadataRequestTopic(None, one), MetadataRequestTopic(None, two))
