@@ -25,6 +25,7 @@ from muster_operator.plan.metadata import token_above
 from muster_operator.plan.observation import BackupsDue, Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.record import as_recorded
+from muster_operator.plan.resets import key_of
 from muster_operator.plan.rollout import has_ended
 from muster_operator.plan.window import opens
 from muster_operator.pods.sessions import PodSessions
@@ -238,7 +239,11 @@ class Reconciler:
             backup_jobs=jobs.jobs(key) if jobs is not None else None,
             backups_due=backups_due(cluster, self._clock.wall()) if cluster is not None else BackupsDue(),
         )
-        return with_fields(seen, group_facts=self._group_facts(seen, memory)) if seen.groups else seen
+        if not seen.groups:
+            return seen
+        keys = [reset for each in seen.groups if (reset := key_of(each)) is not None]
+        resets = memory.resets.view(keys, self._clock.monotonic())
+        return with_fields(seen, group_facts=self._group_facts(seen, memory), reset_facts=resets)
 
     def _group_facts(self, seen: Observation, memory: Memory) -> Mapping[str, GroupFacts]:
         generations = {each.spec.group: each.metadata.generation for each in counting(seen.groups or ()).values()}

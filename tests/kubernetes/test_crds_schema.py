@@ -36,6 +36,9 @@ def group_spec(**changes: object) -> dict[str, object]:
     return {"clusterRef": {"name": "a"}, "group": "g", "coordinator": "Muster", **changes}
 
 
+RESET = {"id": "one", "to": "earliest"}
+
+
 def backup(**store: object) -> dict[str, object]:
     return {"backup": {"store": store}}
 
@@ -277,6 +280,16 @@ REFUSED = [
     ("MusterUser", "u", user_spec(acls=[acl(resource="CLUSTER", pattern="PREFIXED")]), "a LITERAL pattern"),
     ("ConsumerGroup", "g", group_spec(group=""), "spec.group"),
     ("ConsumerGroup", "g", group_spec(coordinator="Redpanda"), "spec.coordinator"),
+    ("ConsumerGroup", "g", group_spec(reset={"id": "", "to": "earliest"}), "spec.reset.id"),
+    ("ConsumerGroup", "g", group_spec(reset={"id": "a", "to": "sideways"}), "spec.reset.to"),
+    ("ConsumerGroup", "g", group_spec(reset={"id": "a", "to": "offset"}), "offset is for to: offset"),
+    ("ConsumerGroup", "g", group_spec(reset=RESET | {"shiftBy": 3}), "shiftBy is for to: shiftBy"),
+    (
+        "ConsumerGroup",
+        "g",
+        group_spec(reset=RESET | {"datetime": "2026-01-01T00:00:00Z"}),
+        "datetime is for to: datetime",
+    ),
     ("OffsetsPartition", "p", partition_spec(index=-1), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(index=1_000_000), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(allowDataLoss=3), "allowDataLoss must not be above"),
@@ -307,6 +320,12 @@ CHANGED = [
     ("MusterBackup", user_spec(), user_spec(verify=True), "spec is immutable: make another MusterBackup"),
     ("ConsumerGroup", group_spec(), group_spec(clusterRef={"name": "b"}), "clusterRef is immutable: make another"),
     ("ConsumerGroup", group_spec(), group_spec(group="h"), "group is immutable: make another"),
+    (
+        "ConsumerGroup",
+        group_spec(reset=RESET),
+        group_spec(reset=RESET | {"to": "latest"}),
+        "a reset counts once for its id",
+    ),
     ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storage.storageClassName is immutable"),
     ("CoordinatorCluster", {"clusterId": "one"}, {"clusterId": "two"}, "clusterId is set once"),
     ("CoordinatorCluster", {"clusterId": "one"}, {}, "clusterId is set once"),

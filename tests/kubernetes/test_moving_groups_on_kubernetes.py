@@ -32,8 +32,8 @@ class Moving(Fronted):
     def upstream(self) -> dict[str, Any]:
         return {**super().upstream(), **({"movableGroups": ["k-"]} if self.movable else {})}
 
-    def declare_group(self, group: str, coordinator: str) -> None:
-        spec = {"clusterRef": {"name": self.name}, "group": group, "coordinator": coordinator}
+    def declare_group(self, group: str, coordinator: str, **more: Any) -> None:
+        spec = {"clusterRef": {"name": self.name}, "group": group, "coordinator": coordinator, **more}
         body = {"apiVersion": "muster.dev/v1alpha1", "kind": "ConsumerGroup", "metadata": {"name": group}, "spec": spec}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
 
@@ -141,3 +141,35 @@ def test_group_of_offsets_alone_moves_too_and_one_that_is_to_stay_stays(moving: 
     assert (committed(at_kafka, "k-empty"), committed(at_kafka, "k-stays")) == (41, 45)
     at_muster = AdminClient({"bootstrap.servers": moving.bootstrap()})
     assert committed(at_muster, "k-empty") == 44
+
+
+def test_declared_reset_is_carried_out_once_however_often_it_is_applied(moving: Moving) -> None:
+    group, at = "m-reset", moving.gateway_bootstrap()
+
+    def declare(id_: str, by: int) -> None:
+        moving.declare_group(group, "Muster", reset={"id": id_, "to": "shiftBy", "shiftBy": by})
+
+    def wait_done(id_: str) -> dict[str, Any]:
+        def is_done() -> bool:
+            reset = moving.group(group)["status"].get("reset", {})
+            return (reset.get("id"), reset.get("phase")) == (id_, "Done")
+
+        wait_until(is_done, f"reset {id_} is done", READY_S)
+        return dict(moving.group(group)["status"])
+
+    def now() -> int:
+        return committed(AdminClient({"bootstrap.servers": moving.bootstrap()}), group)
+
+    commit(at, group, 20)
+    declare("one", -5)
+    status = wait_done("one")
+    assert now() == 15
+    assert status["reset"]["offsets"] == [{"topic": "orders", "partition": 0, "before": 20, "after": 15}]
+    commit(at, group, 25)
+    for _ in range(APPLIED):
+        declare("one", -5)
+    assert (now(), moving.group(group)["status"]) == (25, status)
+    declare("two", -5)
+    assert [each["id"] for each in wait_done("two")["pastResets"]] == ["one"]
+    assert now() == 20
+    assert "ResetDone" in moving.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")

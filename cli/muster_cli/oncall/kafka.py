@@ -8,9 +8,9 @@ from typing import Any
 
 from muster_cli.errors import CliError
 from muster_cli.oncall.groups import GroupLine, GroupReport, Member, Place, build_group
-from muster_cli.oncall.reset import Edges
 from muster_cli.oncall.seen import Unreachable
 from muster_cli.oncall.undo import Committed
+from muster_coordinator.reset_aims import Edges
 
 ANSWER_S = 10.0
 """Seconds that a broker has for an answer."""

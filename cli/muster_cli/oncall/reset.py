@@ -15,26 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from muster_cli.oncall.groups import Place
-
-Kind = Literal["earliest", "latest", "current", "offset", "shift", "datetime", "file"]
+from muster_coordinator.reset_aims import Aim, Edges, aimed
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
 _SECONDS = (86_400, 3_600, 60, 1)
 _INT64 = 1 << 63
-
-
-class Aim(msgspec.Struct, frozen=True):
-    """Where offsets are to go. `number`: an offset, how far to shift, or milliseconds since 1970."""
-
-    kind: Kind
-    number: int = 0
-
-
-class Edges(msgspec.Struct, frozen=True):
-    """The first offset of a partition, and the one behind its last record."""
-
-    start: int
-    end: int
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -66,10 +51,6 @@ class Reset(msgspec.Struct, frozen=True):
 
     executed: bool
     groups: tuple[GroupReset, ...]
-
-
-class Impossible(ValueError):
-    """A group that cannot be reset as asked, with the reason."""
 
 
 def parse_duration(text: str) -> float:
@@ -132,31 +113,8 @@ def changes(
 
 
 def _change(aim: Aim, place: Place, now: int | None, edges: Edges, found: int | None) -> Change:
-    match aim.kind:
-        case "earliest":
-            to, note = edges.start, ""
-        case "latest":
-            to, note = edges.end, ""
-        case "current":
-            to, note = (now, "") if now is not None else (edges.end, "nothing is committed: the end")
-        case "datetime":
-            to, note = (found, "") if found is not None else (edges.end, "nothing is as new: the end")
-        case "shift":
-            if now is None:
-                raise Impossible(f"nothing is committed for {place[0]}-{place[1]}, so there is nothing to shift")
-            to, note = _within(now + aim.number, edges)
-        case "offset" | "file":
-            to, note = _within(aim.number if found is None else found, edges)
+    to, note = aimed(aim, f"{place[0]}-{place[1]}", now, edges, found)
     return Change(*place, now, to, note)
-
-
-def _within(offset: int, edges: Edges) -> tuple[int, str]:
-    """Kafka's tool does not leave what is in the log either."""
-    if offset > edges.end:
-        return edges.end, f"{offset} is behind the end"
-    if offset < edges.start:
-        return edges.start, f"{offset} is before the start"
-    return offset, ""
 
 
 def is_without_data(edges: Mapping[Place, Edges]) -> bool:

@@ -17,9 +17,7 @@ from muster_cli.oncall.groups import Place
 from muster_cli.oncall.kafka import KafkaGroups
 from muster_cli.oncall.looking import console
 from muster_cli.oncall.reset import (
-    Aim,
     GroupReset,
-    Impossible,
     Reset,
     changes,
     csv_lines,
@@ -33,6 +31,7 @@ from muster_cli.oncall.reset import (
 from muster_cli.oncall.times import time_ms
 from muster_cli.oncall.undo import EMPTY_STATES, Committed
 from muster_cli.oncall.writing import why_not_written
+from muster_coordinator.reset_aims import Aim, Impossible
 
 DONE, LEFT = 0, 1
 """Exit codes: `LEFT` if a group was refused, or has members."""
@@ -66,7 +65,7 @@ class Words:
         if self.to_offset is not None:
             found.append(Aim("offset", self.to_offset))
         if self.shift_by is not None:
-            found.append(Aim("shift", self.shift_by))
+            found.append(Aim("shiftBy", self.shift_by))
         if self.to_datetime:
             found.append(Aim("datetime", max(time_ms("--to-datetime", self.to_datetime), 0)))
         if self.by_duration:

@@ -35,6 +35,7 @@ from muster_coordinator.podapi.models import (
     WatchEvent,
 )
 from muster_coordinator.podapi.moves import MoveAnswer, MoveRequest, MovesAnswer
+from muster_coordinator.podapi.resets import PlanAnswer, PlanRequest, ResetAnswer, ResetRequest
 from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
 from muster_coordinator.podapi.segments import SegmentsAnswer
 from muster_coordinator.podapi.users import AccessAnswer, AccessRequest
@@ -182,6 +183,14 @@ class PodClient:
     async def moves(self, timeout_s: float = CALL_TIMEOUT_S) -> MovesAnswer:
         """Raises PodRefusedError (404) if no group can move there."""
         return await self._call("GET", "/v1/moves", MovesAnswer, None, timeout_s)
+
+    async def plan_reset(self, request: PlanRequest, timeout_s: float = 2 * CALL_TIMEOUT_S) -> PlanAnswer:
+        """Raises PodRefusedError (409) if another pod leads the group's partition."""
+        return await self._call("POST", "/v1/resets/plan", PlanAnswer, request, timeout_s)
+
+    async def reset(self, request: ResetRequest, timeout_s: float = 2 * CALL_TIMEOUT_S) -> ResetAnswer:
+        """Raises PodRefusedError (409) if another pod leads the group's partition."""
+        return await self._call("POST", "/v1/resets", ResetAnswer, request, timeout_s)
 
     async def segments(self, timeout_s: float = CALL_TIMEOUT_S) -> SegmentsAnswer:
         return await self._call("GET", "/v1/segments", SegmentsAnswer, None, timeout_s)

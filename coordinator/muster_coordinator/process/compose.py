@@ -54,11 +54,13 @@ from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.pod.regex_resolver import RegexResolver
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
+from muster_coordinator.pod.resets import Resets
 from muster_coordinator.pod.routes.access import access_routes
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.pod.routes.marker_holds import marker_hold_routes
 from muster_coordinator.pod.routes.mirror import mirror_routes
 from muster_coordinator.pod.routes.moves import move_routes
+from muster_coordinator.pod.routes.resets import reset_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.process.access import ClientAccess, WatchedFiles, given_access
@@ -185,6 +187,8 @@ async def _start(
     if mirror is not None:
         api.router.add_routes(mirror_routes(mirror.status))
     api.router.add_routes(move_routes(mirror.moves if mirror is not None else None))
+    records = mirror.records if mirror is not None else None
+    api.router.add_routes(reset_routes(Resets(manager.shards, lambda: view.offsets_partitions, topics, records)))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
     if given is not None:

@@ -8,7 +8,8 @@ partitions are served by fewer copies than they have; `UpgradeAvailable`, which 
 gateway are one user here; `Bypassed`, which names clients that use this cluster's groups at the upstream; and
 `BackupTooOld`, `BackupFailed` and `VerifyFailed`, which say what is wrong with backups. A cluster and a topic always
 have `FullyReplicated`, and a cluster with an upstream has `Mirrored`. A group that has moved here has `WrittenBack`,
-which says whether Kafka gets its offsets.
+which says whether Kafka gets its offsets, and one with a declared reset has `OffsetsReset`, which says whether it was
+carried out.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class ConditionType(StrEnum):
     CLIENTS_SHARE_USER = "ClientsShareUser"
     BYPASSED = "Bypassed"
     WRITTEN_BACK = "WrittenBack"
+    OFFSETS_RESET = "OffsetsReset"
     BACKUP_TOO_OLD = "BackupTooOld"
     BACKUP_FAILED = "BackupFailed"
     VERIFY_FAILED = "VerifyFailed"
@@ -139,6 +141,16 @@ class Reason(StrEnum):
     """Kafka gets the offsets of the group every few seconds, so that a cluster without Muster can start from them."""
     OFFSETS_NOT_WRITTEN = "OffsetsNotWritten"
     """Kafka does not get the offsets of the group now; the message says why. Its clients notice nothing."""
+    RESET_WAITS = "ResetWaits"
+    """A reset of the group's offsets is to be carried out. The message says what stands in the way; the operator asks
+    again."""
+    RESET_DONE = "ResetDone"
+    """The reset was carried out; status.reset has the offsets of before and after. It is not carried out again."""
+    RESET_SUPERSEDED = "ResetSuperseded"
+    """Offsets were committed between the plan of the reset and its end, so that it may have been carried out or not.
+    Nothing is written any more: another id has it done."""
+    RESET_PAST = "ResetPast"
+    """A reset with this id was dealt with before another one, and is not carried out again."""
     GROWING_VOLUMES = "GrowingVolumes"
     """Volumes get the declared size; the storage system, or a file system, is not there yet. Pods serve on."""
     GROWTH_REFUSED = "GrowthRefused"

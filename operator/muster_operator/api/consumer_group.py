@@ -14,6 +14,48 @@ KAFKA: Side = "Kafka"
 MUSTER: Side = "Muster"
 
 
+class GroupReset(msgspec.Struct, frozen=True, rename="camel"):
+    """Where the offsets of the group are to be put, once, while it has no members."""
+
+    id: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9][-A-Za-z0-9._:]*$",
+            max_length=63,
+            description="A name of this reset, such as a date. It is carried out once for each id, however often it is"
+            " applied.",
+        ),
+    ]
+    to: Annotated[
+        Literal["earliest", "latest", "offset", "shiftBy", "datetime"],
+        Meta(description="Where to, in the words of kafka-consumer-groups. What is not in the log becomes its edge."),
+    ]
+    offset: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="With to: offset.")] = None
+    shift_by: Annotated[int | None, Meta(description="With to: shiftBy. So many records, back if negative.")] = None
+    datetime: Annotated[
+        Time | None, Meta(description="With to: datetime. The first record that is not older; the end if all are.")
+    ] = None
+    topics: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=249)], ...],
+        Meta(
+            max_length=100,
+            description="All partitions of these topics; if absent, all that the group has an offset for.",
+            extra_json_schema={"x-kubernetes-list-type": "set"},
+        ),
+    ] = ()
+
+
+RESET_RULES = rules(
+    ("(self.to == 'offset') == has(self.offset)", "offset is for to: offset, and there only"),
+    ("(self.to == 'shiftBy') == has(self.shiftBy)", "shiftBy is for to: shiftBy, and there only"),
+    ("(self.to == 'datetime') == has(self.datetime)", "datetime is for to: datetime, and there only"),
+    (
+        "self.id != oldSelf.id || self == oldSelf",
+        "a reset counts once for its id: give a changed one another id",
+    ),
+)
+
+
 class ConsumerGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What shall be so of one group. Groups come and go by themselves: this is no record of them."""
 
@@ -37,6 +79,9 @@ class ConsumerGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
             " nothing stands in the way. Kafka: it stays there; there is no way back yet."
         ),
     ]
+    reset: Annotated[
+        GroupReset | None, Meta(description="A reset of its offsets here.", extra_json_schema=RESET_RULES)
+    ] = None
 
 
 class GroupMove(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -47,6 +92,41 @@ class GroupMove(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     time: Annotated[Time, Meta(description="When the operator saw it.")]
     fenced_ms: Annotated[int, Meta(ge=0, description="How long its requests have waited; its records did not.")] = 0
     reason: Annotated[str, Meta(description="Why it was given up.")] = ""
+
+
+ResetPhase = Literal["Planned", "Done", "Superseded"]
+
+
+class ResetOffset(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a reset does to a partition."""
+
+    topic: Annotated[str, Meta(description="Its topic.")]
+    partition: Annotated[int, Meta(description="Its number.")]
+    after: Annotated[int, Meta(description="The offset that it gets.")]
+    before: Annotated[int | None, Meta(description="The offset before; absent if there was none.")] = None
+
+
+class ResetStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The last reset."""
+
+    id: Annotated[str, Meta(description="The id that it was declared with.")]
+    phase: Annotated[
+        ResetPhase,
+        Meta(
+            description="Planned: these offsets are about to be written. Done: the group had them then. Superseded:"
+            " others have been committed since it was planned, and nothing is written any more."
+        ),
+    ]
+    time: Annotated[Time, Meta(description="When the operator saw the phase.")]
+    offsets: Annotated[tuple[ResetOffset, ...], Meta(description="By partition.")] = ()
+
+
+class PastReset(msgspec.Struct, frozen=True, rename="camel"):
+    """An earlier reset, which is not carried out again."""
+
+    id: Annotated[str, Meta(description="The id that it was declared with.")]
+    phase: Annotated[ResetPhase, Meta(description="The last one that it had.")]
+    time: Annotated[Time, Meta(description="When the operator saw that.")]
 
 
 class ConsumerGroupStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -60,6 +140,8 @@ class ConsumerGroupStatus(msgspec.Struct, frozen=True, rename="camel", omit_defa
     partition: Annotated[int | None, Meta(description="Number of its offsets partition.")] = None
     step: Annotated[str, Meta(description="How far its move is; absent while it does not move.")] = ""
     last_move: GroupMove | None = None
+    reset: ResetStatus | None = None
+    past_resets: Annotated[tuple[PastReset, ...], Meta(description="Resets before that one, oldest first.")] = ()
 
 
 class ConsumerGroup(msgspec.Struct, frozen=True, rename="camel"):

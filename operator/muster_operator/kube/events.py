@@ -72,6 +72,8 @@ INTENDED = frozenset(
         Reason.REBALANCE_DEFERRED,
         Reason.GROUP_MOVING,
         Reason.MOVE_WAITS,
+        Reason.RESET_WAITS,
+        Reason.RESET_PAST,
     }
 )
 """Why an object is not ready, or not as it will be, by what somebody has asked for: no reason to warn."""
@@ -90,16 +92,17 @@ DEFERRALS = frozenset({Reason.ROLLOUT_WAITS, Reason.REBALANCE_DEFERRED})
 
 
 def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """The conditions to post as events: troubles that are new, and Ready if its reason changed to one that lasts."""
+    """The conditions to post as events: troubles that are new, and Ready and OffsetsReset if its reason changed
+    to one that lasts."""
     found = []
     for kind in TROUBLES:
         trouble, known = (find_condition(each, kind) for each in (after, before))
         if trouble is not None and (known is None or known.message != trouble.message):
             found.append(trouble)
-    now = find_condition(after, ConditionType.READY)
-    was = find_condition(before, ConditionType.READY)
-    if now is not None and now.reason not in PASSING and (was is None or was.reason != now.reason):
-        found.append(now)
+    for kind in (ConditionType.READY, ConditionType.OFFSETS_RESET):
+        now, was = (find_condition(each, kind) for each in (after, before))
+        if now is not None and now.reason not in PASSING and (was is None or was.reason != now.reason):
+            found.append(now)
     return tuple(found)
 
 
@@ -116,7 +119,8 @@ def rebalance_news(before: tuple[Condition, ...], after: tuple[Condition, ...]) 
 
 def is_normal(condition: Condition) -> bool:
     """Ready, or on the way to what somebody has asked for."""
-    return (condition.type, condition.status) == (ConditionType.READY, "True") or condition.reason in INTENDED
+    good = condition.type in (ConditionType.READY, ConditionType.OFFSETS_RESET) and condition.status == "True"
+    return good or condition.reason in INTENDED
 
 
 class EventRecorder:

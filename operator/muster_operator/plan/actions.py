@@ -183,6 +183,15 @@ class StartMoves:
 
 
 @dataclass(frozen=True, slots=True)
+class AskResets:
+    """Ask this pod, which leads their partitions, what the declared resets of groups would do, or to do what is in
+    their statuses."""
+
+    pod: str
+    groups: tuple[ConsumerGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WriteGroupStatus:
     seen: ConsumerGroup
     status: ConsumerGroupStatus
@@ -221,6 +230,7 @@ Action = (
     | WriteClusterStatus
     | WriteUserStatus
     | StartMoves
+    | AskResets
     | WriteGroupStatus
     | StartBackup
     | WriteBackupStatus

@@ -10,9 +10,11 @@ from muster_coordinator.records.partitioner import partition_for
 from muster_operator.api.conditions import Condition, ConditionType, Reason, without_condition
 from muster_operator.api.consumer_group import KAFKA, MUSTER, GroupMove
 from muster_operator.api.models import ConsumerGroup, CoordinatorCluster, OffsetsTopic
-from muster_operator.plan.actions import StartMoves, WriteGroupStatus
+from muster_operator.plan.actions import AskResets, StartMoves, WriteGroupStatus
 from muster_operator.plan.group_facts import GIVEN_UP, MOVED, GroupFacts
 from muster_operator.plan.observation import CallKind, Observation
+from muster_operator.plan.reset_facts import ResetFacts
+from muster_operator.plan.resets import is_to_ask, key_of, with_reset
 from muster_operator.plan.verdict import Verdict, conditions_of, flag
 
 AT_ONCE = 5
@@ -59,6 +61,35 @@ def start_moves(seen: Observation) -> Iterator[StartMoves]:
         yield StartMoves(pod, tuple(names))
 
 
+def ask_resets(seen: Observation) -> Iterator[AskResets]:
+    """Ask the leaders of groups that are here about their declared resets."""
+    leaders = leaders_of_groups(seen)
+    by_pod: dict[str, list[ConsumerGroup]] = {}
+    for group in counting(seen.groups or ()).values():
+        pod = leaders.get(group.spec.group, "")
+        can_be_asked = pod and (CallKind.RESET, pod) not in seen.busy and not _reset_waits(seen, group, pod)
+        if can_be_asked and is_to_ask(group, reset_facts(seen, group)):
+            by_pod.setdefault(pod, []).append(group)
+    for pod, groups in by_pod.items():
+        yield AskResets(pod, tuple(groups))
+
+
+def reset_facts(seen: Observation, group: ConsumerGroup) -> ResetFacts:
+    """What pods have said of its declared reset."""
+    key = key_of(group)
+    return seen.reset_facts.get(key, ResetFacts()) if key is not None else ResetFacts()
+
+
+def _reset_waits(seen: Observation, group: ConsumerGroup, leader: str) -> str:
+    """Why no pod can be asked about resets of the group."""
+    facts = seen.group_facts.get(group.spec.group, GroupFacts())
+    if seen.cluster is None or _side(seen.cluster, group, facts) != MUSTER:
+        return "the group is not at Muster"
+    if facts.is_moving:
+        return "the group is moving"
+    return "" if leader else "no pod leads its offsets partition"
+
+
 def _is_to_come(seen: Observation, cluster: CoordinatorCluster, group: ConsumerGroup) -> bool:
     """Now."""
     facts = seen.group_facts.get(group.spec.group, GroupFacts())
@@ -91,6 +122,9 @@ def tell_groups(seen: Observation, time: str) -> Iterator[WriteGroupStatus]:
             step=move.step if move is not None and facts.is_moving else "",
             last_move=_last_move(group, facts, time) if counts else status.last_move,
         )
+        if counts:
+            waits = _reset_waits(seen, group, leaders.get(name, ""))
+            after = with_reset(after, group, reset_facts(seen, group), waits, time)
         if after != status:
             yield WriteGroupStatus(group, after)
 

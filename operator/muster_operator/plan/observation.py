@@ -22,6 +22,7 @@ from muster_operator.api.models import (
 )
 from muster_operator.plan.access import AccessState
 from muster_operator.plan.group_facts import GroupFacts
+from muster_operator.plan.reset_facts import ResetFacts, ResetKey
 
 
 class CallKind(Enum):
@@ -35,6 +36,7 @@ class CallKind(Enum):
     PUBLISH = "publish"
     REFRESH = "refresh"
     REMOVE = "remove"
+    RESET = "reset"
     RESTART = "restart"
 
 
@@ -198,7 +200,8 @@ class Observation:
     the clock.
     `users`: the MusterUsers (None: they cannot be read); `access`: what of them pods are to have (None: that is not
     known yet).
-    `groups`: the ConsumerGroups (None: they cannot be read); `group_facts`: what pods have said of each, by its id.
+    `groups`: the ConsumerGroups (None: they cannot be read); `group_facts`: what pods have said of each, by its id;
+    `reset_facts`: what they have said of resets.
     """
 
     namespace: str
@@ -235,6 +238,7 @@ class Observation:
     access: AccessState | None = None
     groups: tuple[ConsumerGroup, ...] | None = ()
     group_facts: Mapping[str, GroupFacts] = field(default_factory=dict)
+    reset_facts: Mapping[ResetKey, ResetFacts] = field(default_factory=dict)
     backups: tuple[MusterBackup, ...] = ()
     backup_jobs: tuple[BackupJob, ...] | None = None
     backups_due: BackupsDue = BackupsDue()

@@ -32,7 +32,7 @@ from muster_operator.plan.backups import plan_backups
 from muster_operator.plan.cluster_facts import ClusterFacts, Tally
 from muster_operator.plan.decide import decide
 from muster_operator.plan.decision import Decision
-from muster_operator.plan.groups import start_moves, tell_groups
+from muster_operator.plan.groups import ask_resets, start_moves, tell_groups
 from muster_operator.plan.hibernate import hibernate
 from muster_operator.plan.identity import Identity, identify, lost_layout, without_strangers
 from muster_operator.plan.metadata import publish
@@ -95,7 +95,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     if seen.cluster is not None and seen.cluster.spec.suspend:
         return actions
     told: tuple[Action, ...] = (*tell_users(seen, time), *tell_groups(seen, time))
-    return (*actions, *give_access(seen), *start_moves(seen), *told, *plan_backups(seen, time))
+    return (*actions, *give_access(seen), *start_moves(seen), *ask_resets(seen), *told, *plan_backups(seen, time))
 
 
 def _plan(seen: Observation, time: str) -> tuple[Action, ...]:

@@ -18,6 +18,7 @@ from muster_operator.steps.partitions import create_partitions
 from muster_operator.steps.pods import ensure_pods, refresh, restart_pods
 from muster_operator.steps.record import record_leadership
 from muster_operator.steps.replicas import create_replicas, remove_replicas
+from muster_operator.steps.resets import ask_resets
 from muster_operator.steps.reshard import record_reshard, set_fences
 from muster_operator.steps.show import show_partitions
 from muster_operator.steps.status import write_status
@@ -36,6 +37,7 @@ STEPS: tuple[Step, ...] = (
     give_access,
     start_moves,
     look_at_groups,
+    ask_resets,
     show_partitions,
     record_reshard,
     set_fences,

@@ -15,6 +15,7 @@ from muster_operator.phases import Phases
 from muster_operator.plan.actions import WritePartitionStatus
 from muster_operator.plan.group_facts import GroupMemory
 from muster_operator.plan.observation import CallKind, Observation
+from muster_operator.plan.reset_facts import ResetMemory
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey, Store
 from muster_operator.store.workload import Workload
@@ -43,6 +44,7 @@ class Memory:
     failovers: Failovers
     phases: Phases
     groups: GroupMemory = field(default_factory=GroupMemory)
+    resets: ResetMemory = field(default_factory=ResetMemory)
     image: MetadataImage | None = None
     token: int = -1
     """Fencing token of the last calls; it only rises."""

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 import msgspec
 from tests.unit.podapi.fake_moves import FakeMoves
 from tests.unit.podapi.fake_net import FakeNet
+from tests.unit.podapi.fake_resets import FakeResets
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
 from muster_coordinator.calls import CallResult, CallStatus, FenceRefusal
@@ -58,6 +59,7 @@ class FakePod:
         self.net.pods[name] = self
         self.lost_peers: tuple[str, ...] = ()
         self.moves = FakeMoves()
+        self.resets = FakeResets()
         self.given: list[AccessImage] | None = None
         """Users and ACLs that were given; None: the pod takes none."""
         self.slow: set[int] = set()

@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.unit.podapi.fake_pod import FakePod
 
 from muster_coordinator.podapi.moves import MoveRequest
+from muster_coordinator.podapi.resets import PlanRequest, ResetRequest
 from muster_coordinator.podapi.server import body_of, build_app, json_answer
 from muster_coordinator.podapi.users import AccessRequest
 
@@ -41,7 +42,18 @@ async def start(pod: FakePod, address: str = "127.0.0.1:0") -> Server:
     async def moves(_request: web.Request) -> web.Response:
         return json_answer(pod.moves.told())
 
+    async def plan_reset(request: web.Request) -> web.Response:
+        return json_answer(pod.resets.plan(await body_of(request, PlanRequest)))
+
+    async def reset(request: web.Request) -> web.Response:
+        answer = pod.resets.reset(await body_of(request, ResetRequest))
+        if answer is None:
+            raise web.HTTPServiceUnavailable
+        return json_answer(answer)
+
     app.router.add_put("/v1/access", give)
+    app.router.add_post("/v1/resets/plan", plan_reset)
+    app.router.add_post("/v1/resets", reset)
     app.router.add_post("/v1/moves", move)
     app.router.add_get("/v1/moves", moves)
     runner = web.AppRunner(app, shutdown_timeout=0.1)

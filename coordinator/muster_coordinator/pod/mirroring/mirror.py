@@ -24,6 +24,7 @@ from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.moving.kafka import KafkaOfMoves
 from muster_coordinator.pod.mirroring.moving.moves import Moves
 from muster_coordinator.pod.mirroring.offsets import EARLIEST, LATEST, list_offsets
+from muster_coordinator.pod.mirroring.records_of import RecordsOfKafka
 from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.mirroring.upstream import Topic, UpstreamCluster
 from muster_coordinator.pod.mirroring.writing.kafka import KafkaOfWrites
@@ -85,6 +86,7 @@ class Mirror:
         self._bypasses = BypassLog(clock, settings.upstream_fetch_wait_ms)
         self._problem = "the upstream was not asked yet"
         kafka = KafkaOfMoves(self._upstream)
+        self.records = RecordsOfKafka(self._upstream)
         kafka_of_writes = KafkaOfWrites(self._upstream, cluster_id, settings.upstream_lease_ms)
         self.writes = WriteBack(settings, kafka_of_writes, self._current, clock, self._look_again.set)
         self.moves = Moves(settings, kafka, self._current, lambda: len(self._partitions()), clock, self.writes)

@@ -10,12 +10,8 @@ from rich.console import Console
 
 from muster_cli.main import cli
 from muster_cli.oncall.reset import (
-    Aim,
     Change,
-    Edges,
     GroupReset,
-    Impossible,
-    Kind,
     Reset,
     changes,
     csv_lines,
@@ -25,6 +21,7 @@ from muster_cli.oncall.reset import (
     read_csv,
     reset_screen,
 )
+from muster_coordinator.reset_aims import Aim, AimKind, Edges, Impossible
 
 PLACES = [("t", 0), ("t", 1)]
 EDGES = {("t", 0): Edges(10, 50), ("t", 1): Edges(0, 5)}
@@ -50,7 +47,7 @@ def went(
         ("offset", 1 << 70, [50, 5]),
     ],
 )
-def test_each_kind_stays_within_the_log(kind: Kind, number: int, wanted: list[int]) -> None:
+def test_each_kind_stays_within_the_log(kind: AimKind, number: int, wanted: list[int]) -> None:
     assert went(Aim(kind, number), {("t", 0): 20}) == wanted
 
 
@@ -65,11 +62,11 @@ def test_time_behind_all_records_is_the_end() -> None:
 
 def test_shift_needs_an_offset_and_stays_within_the_log() -> None:
     now = {("t", 0): 12, ("t", 1): 3}
-    assert went(Aim("shift", -5), now) == [10, 0]
-    assert went(Aim("shift", 1), now) == [13, 4]
-    assert went(Aim("shift", 40), now) == [50, 5]
+    assert went(Aim("shiftBy", -5), now) == [10, 0]
+    assert went(Aim("shiftBy", 1), now) == [13, 4]
+    assert went(Aim("shiftBy", 40), now) == [50, 5]
     with pytest.raises(Impossible, match="nothing is committed for t-1"):
-        went(Aim("shift", 1), {("t", 0): 12})
+        went(Aim("shiftBy", 1), {("t", 0): 12})
 
 
 def test_offsets_of_a_file_stay_within_the_log() -> None:

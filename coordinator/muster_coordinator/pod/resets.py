@@ -1,0 +1,213 @@
+"""Resets of offsets: what one would do, and the same carried out, at the leader of the group's partition.
+
+The group has no member when a plan is made, and when it is carried out: the state machine refuses the commit otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.mirror.coordinator import MirrorCoordinator
+from muster_coordinator.pod.mirroring.connection import UpstreamError
+from muster_coordinator.pod.mirroring.records_of import Place, RecordsOfKafka
+from muster_coordinator.podapi.resets import (
+    PLACES_MAX,
+    PlanAnswer,
+    PlannedOffset,
+    PlanRequest,
+    ResetAnswer,
+    ResetRequest,
+)
+from muster_coordinator.records.partitioner import partition_for
+from muster_coordinator.requests import consumer_groups as c
+from muster_coordinator.requests import groups as m
+from muster_coordinator.reset_aims import Aim, Edges, Impossible, aimed
+from muster_coordinator.shard.shard import Shard
+
+logger = structlog.get_logger(__name__)
+
+_DESCRIBED = 5
+"""The version of DescribeGroups in which a group that is not there is Dead."""
+_COMMITTED = 8
+"""The version of OffsetCommit: any that names topics."""
+_UNBOUNDED = Edges(0, 2**63 - 1)
+_MEMBERS = "the group has members: stop its consumers"
+_OF_MEMBERS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
+_ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class NotLedError(Exception):
+    """This pod does not lead the group's partition, or cannot answer for it now."""
+
+
+class Topics(Protocol):
+    def find(self, topic: str) -> tuple[bytes, int] | None:
+        """The id of a topic, and how many partitions it has."""
+        ...
+
+
+class Resets:
+    """`partitions`: our numbers of those that clients know. `records`: None if nobody knows where partitions end."""
+
+    def __init__(
+        self,
+        shards: Mapping[int, Shard],
+        partitions: Callable[[], range],
+        topics: Topics,
+        records: RecordsOfKafka | None,
+    ) -> None:
+        self._shards = shards
+        self._partitions = partitions
+        self._topics = topics
+        self._records = records
+
+    async def plan(self, request: PlanRequest) -> PlanAnswer:
+        """Raises NotLedError."""
+        shard = self._led(request.group)
+        if isinstance(shard.machine, MirrorCoordinator) and not shard.machine.routes.serves(request.group):
+            return PlanAnswer(("Kafka coordinates the group: reset it there",))
+        try:
+            if not await self._is_empty(shard, request.group):
+                raise Impossible(_MEMBERS)
+            committed = await self._committed(shard, request.group)
+            return PlanAnswer((), await self._planned(request, committed))
+        except Impossible as error:
+            return PlanAnswer((str(error),))
+        except UpstreamError as error:
+            return PlanAnswer((f"Kafka does not say where partitions begin and end: {error}",))
+
+    async def reset(self, request: ResetRequest) -> ResetAnswer:
+        """Raises NotLedError."""
+        shard, group = self._led(request.group), request.group
+        try:
+            now = await self._committed(shard, group)
+        except Impossible as error:
+            return ResetAnswer("Refused", str(error))
+        places = [(each, now.get((each.topic, each.partition), -1)) for each in request.offsets]
+        if all(offset == each.after for each, offset in places):
+            return ResetAnswer("Written")
+        if changed := [each for each, offset in places if offset not in (each.before, each.after)]:
+            return ResetAnswer("Changed", f"{changed[0].topic}-{changed[0].partition} has another offset since")
+        topics: dict[str, list[tuple[int, int, int, str]]] = {}
+        for each in request.offsets:
+            topics.setdefault(each.topic, []).append((each.partition, each.after, -1, ""))
+        asked = tuple((topic, tuple(offsets)) for topic, offsets in topics.items())
+        answer = await _ask(shard, m.OffsetCommitRequest(group, -1, "", None, -1, asked, _COMMITTED))
+        refused = {code: f"{topic}-{index}" for topic, results in answer.topics for index, code in results if code}
+        if not refused:
+            logger.info("offsets_reset", group=group, partitions=len(request.offsets))
+            return ResetAnswer("Written")
+        return ResetAnswer("Refused", _why(refused))
+
+    # -- the group -----------------------------------------------------------------------------------------------------
+
+    def _led(self, group: str) -> Shard:
+        partitions = self._partitions()
+        number = partitions.start + partition_for(group, len(partitions)) if partitions else -1
+        shard = self._shards.get(number)
+        if shard is None:
+            raise NotLedError(f"this pod does not lead the partition of group {group!r}")
+        return shard
+
+    async def _is_empty(self, shard: Shard, group: str) -> bool:
+        """Whether it has no member of either protocol; also if there is no such group."""
+        classic = await _ask(shard, m.DescribeGroupRequest(group, _DESCRIBED))
+        of_consumers = await _ask(shard, c.DescribeConsumerGroupRequest(group))
+        _check(classic.error_code)
+        return not classic.members and not of_consumers.members and classic.group_state in ("Empty", "Dead")
+
+    async def _committed(self, shard: Shard, group: str) -> dict[Place, int]:
+        """Raises Impossible if a transaction that is open may change them."""
+        answer = await _ask(shard, m.OffsetFetchRequest(group, None, -1, None, True))
+        _check(answer.error_code)
+        found = {}
+        for topic, partitions in answer.topics:
+            for index, offset, _, _, code in partitions:
+                if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    raise Impossible(f"a transaction with an offset of {topic}-{index} is open: end it")
+                if offset >= 0:
+                    found[topic, index] = offset
+        return found
+
+    # -- where to ------------------------------------------------------------------------------------------------------
+
+    async def _planned(self, request: PlanRequest, committed: Mapping[Place, int]) -> tuple[PlannedOffset, ...]:
+        """Raises Impossible, UpstreamError."""
+        places = self._places(request, committed)
+        edges = dict.fromkeys(places, _UNBOUNDED)
+        found: Mapping[Place, int] = {}
+        if self._records is not None:
+            edges = await self._records.edges(places)
+            if request.to == "datetime":
+                found = await self._records.first_since(places, request.number)
+        elif request.to not in ("offset", "shiftBy"):
+            raise Impossible("no upstream says where partitions end: reset to an offset, or by a shift")
+        planned = []
+        for place in places:
+            if place not in edges:
+                raise Impossible(f"Kafka has no partition {place[0]}-{place[1]}")
+            since = found.get(place, -1)
+            aim, name = Aim(request.to, request.number), f"{place[0]}-{place[1]}"
+            now = committed.get(place)
+            after, _ = aimed(aim, name, now, edges[place], since if since >= 0 else None)
+            planned.append(PlannedOffset(*place, -1 if now is None else now, after))
+        return tuple(planned)
+
+    def _places(self, request: PlanRequest, committed: Mapping[Place, int]) -> list[Place]:
+        """Raises Impossible."""
+        places = set() if request.topics else set(committed)
+        for topic in request.topics:
+            known = self._topics.find(topic)
+            if known is None:
+                raise Impossible(f"there is no topic {topic}")
+            places |= {(topic, number) for number in range(known[1])}
+        if not places:
+            raise Impossible("nothing is committed for the group: name its topics")
+        if len(places) > PLACES_MAX:
+            raise Impossible(f"{len(places)} partitions, more than {PLACES_MAX}: name fewer topics")
+        return sorted(places)
+
+
+def _check(code: int) -> None:
+    """Raises NotLedError, Impossible."""
+    if code in _ELSEWHERE:
+        raise NotLedError(f"the partition of the group cannot be asked now: {ErrorCode(code).name}")
+    if code:
+        raise Impossible(f"the group is refused with {ErrorCode(code).name}")
+
+
+def _why(refused: Mapping[int, str]) -> str:
+    """Raises NotLedError."""
+    if any(code in _OF_MEMBERS for code in refused):
+        return _MEMBERS
+    code, where = next(iter(refused.items()))
+    if code in _ELSEWHERE:
+        raise NotLedError(f"the partition of the group cannot be written now: {ErrorCode(code).name}")
+    return f"{where} is refused with {ErrorCode(code).name}"
+
+
+async def _ask(shard: Shard, request: Any) -> Any:
+    """Raises NotLedError if the leadership ends."""
+    waiting = _Waiting()
+    shard.submit(request, waiting)
+    return await waiting.done
+
+
+class _Waiting:
+    """Implements `shard.ports.Answer`."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answer(self, response: Any) -> None:
+        if not self.done.done():
+            self.done.set_result(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        if not self.done.done():
+            self.done.set_exception(NotLedError(f"the partition of the group answers {code.name}"))

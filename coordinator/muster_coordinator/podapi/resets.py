@@ -1,0 +1,60 @@
+"""POST /v1/resets/plan, POST /v1/resets: offsets of a group without members are set, at the leader of its partition.
+
+A plan writes nothing. Who wants it carried out keeps it first, and sends it then: sent again it changes nothing, as a
+partition has to have the offset of before or the one of after.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from muster_coordinator.podapi.fields import Answer, Request
+
+PLACES_MAX = 1_000
+"""Partitions of one reset: its plan is kept in a status."""
+
+_Group = Annotated[str, msgspec.Meta(min_length=1, max_length=32_767)]
+_Offset = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PlanRequest(Request, frozen=True):
+    """`number`: an offset, how far to shift, or milliseconds since 1970. `topics`: all of their partitions; none: all
+    that the group has an offset for."""
+
+    group: _Group
+    to: Literal["earliest", "latest", "offset", "shiftBy", "datetime"]
+    number: int = 0
+    topics: tuple[str, ...] = ()
+
+
+class PlannedOffset(Request, frozen=True):
+    """`before`: what is committed; -1 if nothing is."""
+
+    topic: str
+    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+    before: Annotated[int, msgspec.Meta(ge=-1)]
+    after: _Offset
+
+
+class PlanAnswer(Answer, frozen=True):
+    """`obstacles`: what stands in the way; if there is anything, there is no plan."""
+
+    obstacles: tuple[str, ...]
+    offsets: tuple[PlannedOffset, ...] = ()
+
+
+class ResetRequest(Request, frozen=True):
+    """A plan that is to be carried out."""
+
+    group: _Group
+    offsets: Annotated[tuple[PlannedOffset, ...], msgspec.Meta(min_length=1, max_length=PLACES_MAX)]
+
+
+class ResetAnswer(Answer, frozen=True):
+    """`Written`: the group has the offsets, from now on or from before. `Changed`: somebody has committed since the
+    plan, and nothing was written. `Refused`: nothing was, `why` says what has to be done first."""
+
+    outcome: Literal["Written", "Changed", "Refused"]
+    why: str = ""

@@ -1,0 +1,92 @@
+"""Resets by the pod API, of groups at Muster with the data of a real Kafka, beside kafka-consumer-groups."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pytest
+from aiohttp import ClientSession
+from tests.integration.test_reset import COMMITTED, HOUR_S, TOPICS, commit, committed, fill
+from tests.support.kafka_broker import KafkaBroker, group_command, run_tool, why_no_kafka_yet
+from tests.support.local_cluster import LocalCluster
+
+from muster_coordinator.podapi.resets import PlanAnswer, PlanRequest, ResetAnswer, ResetRequest
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(bool(why_no_kafka_yet()), reason=why_no_kafka_yet() or "there is Kafka"),
+    pytest.mark.timeout(600),
+]
+
+OPTIONS = ("--partitions", "5", "--gateway-port", "0", "--muster-groups", "m-")
+_A = TypeVar("_A")
+
+
+class Pods:
+    def __init__(self, session: ClientSession, muster: LocalCluster) -> None:
+        self._session = session
+        self._muster = muster
+
+    async def ask(self, path: str, request: PlanRequest | ResetRequest, answer: type[_A]) -> _A:
+        """The answer of the pod that leads the group's partition; the others refuse."""
+        found = []
+        for pod in json.loads((self._muster.data / "run.json").read_text())["pods"]:
+            body = msgspec.json.encode(request)
+            async with self._session.post(f"http://{pod['apiAddress']}{path}", data=body) as response:
+                content = await response.read()
+                assert response.status in (200, 409), content
+                if response.status == 200:
+                    found.append(msgspec.json.decode(content, type=answer))
+        (led,) = found
+        return led
+
+
+async def test_pods_put_groups_where_kafkas_tool_does(tmp_path: Path) -> None:
+    newest_s = time.time() - HOUR_S / 2
+    settings = {"message.timestamp.before.max.ms": str(1 << 60), "offsets.topic.num.partitions": "5"}
+    async with KafkaBroker(tmp_path / "kafka", settings, TOPICS) as kafka:
+        bootstrap = f"127.0.0.1:{kafka.port}"
+        await asyncio.to_thread(fill, bootstrap, newest_s)
+        with LocalCluster(tmp_path / "muster", *OPTIONS, "--upstream", bootstrap) as muster:
+            here = await asyncio.to_thread(muster.wait_ready)
+            async with ClientSession() as session:
+                await compare(Pods(session, muster), bootstrap, here, newest_s)
+
+
+async def planned(pods: Pods, request: PlanRequest) -> PlanAnswer:
+    """The first one that nothing stands in the way of: pods have to list Kafka's topics first."""
+    async with asyncio.timeout(120):
+        while (plan := await pods.ask("/v1/resets/plan", request, PlanAnswer)).obstacles:
+            await asyncio.sleep(0.1)
+    return plan
+
+
+async def compare(pods: Pods, kafka: str, here: str, newest_s: float) -> None:
+    at_s = newest_s - 4.5 * HOUR_S
+    at = time.strftime("%Y-%m-%dT%H:%M:%S.000", time.gmtime(at_s))
+    cases = (
+        (("--all-topics", "--to-earliest"), PlanRequest("", "earliest")),
+        (("--topic", "t", "--to-latest"), PlanRequest("", "latest", 0, ("t",))),
+        (("--topic", "t", "--topic", "u", "--to-offset", "9"), PlanRequest("", "offset", 9, ("t", "u"))),
+        (("--all-topics", "--shift-by", "-9"), PlanRequest("", "shiftBy", -9)),
+        (("--topic", "t", "--to-datetime", at), PlanRequest("", "datetime", int(at_s) * 1000, ("t",))),
+    )
+    for number, (words, request) in enumerate(cases):
+        group, theirs = f"m-{number}", f"theirs-{number}"
+        await asyncio.to_thread(commit, here, group)
+        await asyncio.to_thread(commit, kafka, theirs)
+        code, output = await run_tool(
+            *group_command(kafka, ("--reset-offsets", "--group", theirs, *words, "--execute"))
+        )
+        assert (code, "Error:" in output) == (0, False), output
+        plan = await planned(pods, msgspec.structs.replace(request, group=group))
+        assert await asyncio.to_thread(committed, here, group) == COMMITTED, "a plan writes nothing"
+        for _ in range(2):
+            answer = await pods.ask("/v1/resets", ResetRequest(group, plan.offsets), ResetAnswer)
+            assert answer.outcome == "Written", answer
+        assert await asyncio.to_thread(committed, here, group) == await asyncio.to_thread(committed, kafka, theirs)
