@@ -21,7 +21,13 @@ FILES = {suite["file"]: suite["release"] for suite in SUITES}
 # What Kafka's files hold: a name that is lost here, or there, changes one of these numbers.
 COUNTS = {
     "GroupCoordinatorTest.scala": 163,
-    "GroupMetadataManagerTest.java": 354,
+    "GroupMetadataManagerTest.java": 409,
+    "ConsumerGroupTest.java": 46,
+    "TargetAssignmentBuilderTest.java": 9,
+    "CurrentAssignmentBuilderTest.java": 21,
+    "RangeAssignorTest.java": 14,
+    "UniformHomogeneousAssignmentBuilderTest.java": 12,
+    "UniformHeterogeneousAssignmentBuilderTest.java": 13,
     "OffsetMetadataManagerTest.java": 65,
     "GroupMetadataManagerTest.scala": 68,
     "TransactionCoordinatorTest.scala": 84,
@@ -73,11 +79,11 @@ def test_every_row_names_tests_or_gives_a_reason() -> None:
         assert re.fullmatch(r"does not apply: .{20,}", cell) or re.fullmatch(r"`[^`]+`(, `[^`]+`)*", cell), name
 
 
-def test_classic_groups_and_offsets_have_tests_and_hardly_any_excuses() -> None:
+def test_groups_and_offsets_have_tests_and_hardly_any_excuses() -> None:
     of_groups = [row for file in COUNTS if not file.startswith("Transaction") for row in rows(section(file))]
     excused = [name for name, cell in of_groups if cell.startswith("does not apply: ") and name.startswith("`test")]
     behind_kip_848 = [name for name in excused if name.startswith(("`testConsumerGroup", "`testFetchOffsetsWith"))]
-    assert len(excused) - len(behind_kip_848) <= 3, excused
+    assert len(excused) - len(behind_kip_848) <= 5, excused
 
 
 def test_transactions_have_tests_and_hardly_any_excuses() -> None:
