@@ -195,7 +195,7 @@ class Reconciler:
         state = self._workload.state(cluster) if cluster is not None else WorkloadState()
         gateway = state.gateway or GatewayState()
         self._metrics.certificates_end.labels(*key).set(state.certificates_end)
-        jobs = self._workload.backups
+        jobs, restores = self._workload.backups, self._workload.restores
         if cluster is not None:
             self._metrics.show_backups(cluster)
         access = None
@@ -237,6 +237,7 @@ class Reconciler:
             groups=records.groups,
             backups=records.backups,
             backup_jobs=jobs.jobs(key) if jobs is not None else None,
+            restore=restores.facts(cluster) if restores is not None and cluster is not None else None,
             backups_due=backups_due(cluster, self._clock.wall()) if cluster is not None else BackupsDue(),
         )
         if not seen.groups:

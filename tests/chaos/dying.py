@@ -75,10 +75,11 @@ def main() -> None:
 def _on_kubernetes(dying: Dying) -> None:
     from muster_operator.__main__ import main as run
     from muster_operator.kube.backups import KubeBackups
+    from muster_operator.kube.restores import KubeRestores
     from muster_operator.kube.store import KubeStore
     from muster_operator.kube.workload import KubeWorkload
 
-    jobs = {Port.JOBS: KubeBackups}
+    jobs = {Port.JOBS: KubeBackups, Port.RESTORES: KubeRestores}
     dying.install({Port.STORE: KubeStore, Port.WORKLOAD: KubeWorkload, Port.POD: PodClient, **jobs})
     run()
 

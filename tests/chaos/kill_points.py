@@ -13,6 +13,8 @@ from muster_operator.plan.actions import (
     CreateReplicas,
     Elect,
     GiveAccess,
+    MakeClaim,
+    MarkClaims,
     PublishMetadata,
     RecordLeadership,
     RecordReshard,
@@ -23,6 +25,7 @@ from muster_operator.plan.actions import (
     SetFences,
     StartBackup,
     StartMoves,
+    StartRestoreJob,
     WriteBackupStatus,
     WriteClusterStatus,
     WriteGroupStatus,
@@ -40,6 +43,8 @@ class Port(StrEnum):
     POD = "pod"
     JOBS = "jobs"
     """What has to be done for backups; `muster local up` has none."""
+    RESTORES = "restores"
+    """Likewise, for a cluster that begins from one."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,10 @@ class Call:
 
 def _of_a_reshard(_: object, seen: OffsetsTopic, status: OffsetsTopicStatus) -> bool:
     return seen.status.reshard != status.reshard
+
+
+def _carries_out(kind: type[Action]) -> Call:
+    return Call(Port.RESTORES, "carry_out", lambda _, cluster, action: isinstance(action, kind))
 
 
 CALLS: dict[type[Action], Call] = {
@@ -76,6 +85,9 @@ CALLS: dict[type[Action], Call] = {
     WriteGroupStatus: Call(Port.STORE, "write_group_status"),
     StartBackup: Call(Port.JOBS, "start"),
     WriteBackupStatus: Call(Port.STORE, "write_backup_status"),
+    StartRestoreJob: _carries_out(StartRestoreJob),
+    MakeClaim: _carries_out(MakeClaim),
+    MarkClaims: _carries_out(MarkClaims),
 }
 """By kind of action: the call that carries it out."""
 

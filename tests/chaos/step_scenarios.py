@@ -15,6 +15,8 @@ from muster_operator.plan.actions import (
     CreatePartitions,
     CreateReplicas,
     GiveAccess,
+    MakeClaim,
+    MarkClaims,
     RecordReshard,
     Refresh,
     RemoveReplicas,
@@ -23,6 +25,7 @@ from muster_operator.plan.actions import (
     SetFences,
     StartBackup,
     StartMoves,
+    StartRestoreJob,
     WriteBackupStatus,
     WriteGroupStatus,
     WriteTopicStatus,
@@ -41,10 +44,12 @@ GROUPS = frozenset({StartMoves.__name__, WriteGroupStatus.__name__})
 """The clusters here have no upstream; tests/unit/operator/test_groups.py has an operator that begins anew."""
 BACKUPS = frozenset({StartBackup.__name__, WriteBackupStatus.__name__})
 """No backups are declared here."""
+RESTORES = frozenset({StartRestoreJob.__name__, MakeClaim.__name__, MarkClaims.__name__})
+"""The clusters here begin empty; tests/unit/kube/test_restores.py has operators end at any action of a restore."""
 
 NODES = frozenset({ReplaceVolume.__name__})
 """No node is lost here; tests/unit/operator/test_gitops_storm.py has operators die at any moment of that."""
-ELSEWHERE = RESHARDS | USERS | GROUPS | BACKUPS | NODES
+ELSEWHERE = RESHARDS | USERS | GROUPS | BACKUPS | RESTORES | NODES
 
 
 def operator_steps(run: Run, cluster: Cluster) -> None:

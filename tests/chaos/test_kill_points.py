@@ -14,6 +14,7 @@ from tests.chaos.kill_points import CALLS, POINTS, Point, Port
 from muster_cli.local.workload import LocalWorkload
 from muster_coordinator.podapi.client import PodClient
 from muster_operator.kube.backups import KubeBackups
+from muster_operator.kube.restores import KubeRestores
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import KubeWorkload
 from muster_operator.plan.actions import Action
@@ -24,6 +25,7 @@ OWNERS = {
     Port.WORKLOAD: (LocalWorkload, KubeWorkload),
     Port.POD: (PodClient,),
     Port.JOBS: (KubeBackups,),
+    Port.RESTORES: (KubeRestores,),
 }
 
 THREE_ELECTIONS = """

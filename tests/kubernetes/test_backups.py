@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Consumer, TopicPartition
-from tests.support.kube import REPOSITORY, custom_resources, kubectl
+from tests.support.kube import custom_resources, kubectl
 from tests.support.muster_cluster import MusterCluster, wait_until
 
 __all__ = ["custom_resources"]
@@ -165,40 +165,69 @@ def test_backup_that_fails_is_a_condition_until_one_is_made(namespace: str) -> N
     wait_until(lambda: "BackupFailed" not in conditions(), "a backup is made again", JOB_S)
 
 
-def test_deleted_cluster_comes_back_from_its_backup_with_the_offsets_of_the_cut(namespace: str) -> None:
-    """All its objects and volumes are deleted. The operator leaves the volumes alone while they are being made."""
+def restored(name: str) -> dict[str, Any]:
+    """The condition Restored; {} if there is none."""
+    conditions = get("coordinatorcluster", name).get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == "Restored"), {})
+
+
+def delete_clusters(*, volumes_left: int) -> None:
+    """Without the volume of the backups."""
+    kubectl("-n", NAMESPACE, "delete", "offsetstopics,coordinatorclusters", "--all", "--wait")
+
+    def are_gone() -> bool:
+        pods = kubectl("-n", NAMESPACE, "get", "pods", "-l", "muster.dev/cluster", "-o", "name").stdout.split()
+        claims = kubectl("-n", NAMESPACE, "get", "pvc", "-l", "muster.dev/cluster", "-o", "name").stdout.split()
+        return not pods and len(claims) == volumes_left
+
+    wait_until(are_gone, f"pods go, and {volumes_left} volumes are left", JOB_S)
+
+
+def restoring(backup: str) -> list[dict[str, Any]]:
+    """The cluster with another number of pods, and fewer replicas."""
+    source = {"store": {"claim": "backups"}, "backup": backup}
+    found = declared("old", pods=2, restoreFrom=source, deletionPolicy="Retain")
+    for each in found[1:]:
+        each["spec"]["replicationFactor"] = 1
+    return found
+
+
+def test_lost_cluster_begins_from_its_backup_with_other_pods_and_never_empty(namespace: str) -> None:
+    """All its objects and volumes are deleted. A backup that is not there makes no cluster. One that is there is
+    restored once: created again with the same spec, the cluster goes on from its volumes."""
     cluster = MusterCluster(namespace, "old")
     cut = commit(cluster, 2_000)
-    backup = backed_up("last")["backup"]
+    backup = backed_up("last")
     commit(cluster, 3_000)
     was = get("coordinatorcluster", "old")["status"]["clusterId"]
     epochs = {index: each.epoch for index, each in cluster.partitions().items()}
-    kubectl("-n", namespace, "delete", "offsetstopics,coordinatorclusters", "--all", "--wait")
-    volumes = ("-n", namespace, "get", "pvc", "-o", "name")
-    wait_until(lambda: kubectl(*volumes).stdout.split() == ["persistentvolumeclaim/backups"], "volumes go", JOB_S)
+    delete_clusters(volumes_left=0)
 
-    text = (REPOSITORY / "config" / "backup" / "restore.yaml").read_text(encoding="utf-8")
-    for before, after in (
-        ("20261128T091702Z-abcdef", backup),
-        ("name: muster\n", "name: old\n"),
-        ("muster.dev/cluster: muster,", "muster.dev/cluster: old,"),
-        ("/backups/muster", "/backups/old"),
-        ("claimName: muster-backups", "claimName: backups"),
-        ("storage: 10Gi", "storage: 1Gi"),
-    ):
-        assert before in text
-        text = text.replace(before, after)
-    kubectl("-n", namespace, "apply", "-f", "-", stdin=text)
-    apply(*declared("old"))
-    kubectl("-n", namespace, "rollout", "status", "statefulset/old", f"--timeout={JOB_S:.0f}s", timeout_s=JOB_S + 10)
-    conditions = ("-n", namespace, "get", "coordinatorcluster", "old", "-o", "jsonpath={.status.conditions[*].reason}")
-    wait_until(lambda: "NameConflict" in kubectl(*conditions).stdout, "the operator waits", JOB_S)
-    kubectl("-n", namespace, "delete", "statefulset/old", "--cascade=foreground", "--wait")
+    apply(*restoring("20000101T000000Z-000000"))
+    wait_until(lambda: restored("old").get("reason") == "RestoreFailed", "the failure is a condition", JOB_S)
+    assert "20000101T000000Z-000000" in restored("old")["message"]
+    assert kubectl("-n", namespace, "get", "statefulsets,pvc", "-l", "muster.dev/cluster", "-o", "name").stdout == ""
+    delete_clusters(volumes_left=0)
 
-    cluster.wait_ready(240)
-    assert get("coordinatorcluster", "old")["status"]["clusterId"] == was
+    apply(*restoring(backup["backup"]))
+    cluster.wait_ready(JOB_S)
+    status = get("coordinatorcluster", "old")["status"]
+    assert status["clusterId"] == was
+    assert (restored("old")["status"], restored("old")["reason"]) == ("True", "Restored")
+    shown = status["restore"]
+    assert (shown["phase"], shown["backup"], shown["taken"], shown["volumes"]) == (
+        "Completed",
+        backup["backup"],
+        backup["taken"],
+        2,
+    )
     assert committed(cluster) == cut
     led = cluster.partitions()
     assert led.keys() == epochs.keys()
     assert all(led[index].epoch > epochs[index] for index in epochs)
-    commit(cluster, 4_000)
+
+    later = commit(cluster, 4_000)
+    delete_clusters(volumes_left=2)
+    apply(*restoring(backup["backup"]))
+    cluster.wait_ready(JOB_S)
+    assert committed(cluster) == later

@@ -310,6 +310,8 @@ def test_gateway_with_tls_and_logins_on_all_sides_is_taken(namespace: str) -> No
     kubectl("apply", "-f", "-", stdin=resource("CoordinatorCluster", namespace, "a", SECURED))
 
 
+RESTORE: dict[str, object] = {"restoreFrom": {"store": {"claim": "backups"}}}
+
 CHANGED = [
     ("OffsetsTopic", topic_spec(partitions=4), topic_spec(partitions=8), "partitions is immutable"),
     ("OffsetsTopic", topic_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable"),
@@ -335,6 +337,14 @@ CHANGED = [
         {"upstream": {**UPSTREAM, "movableGroups": ["k-", "m-"]}},
         {"upstream": {**UPSTREAM, "movableGroups": ["m-"]}},
         "movableGroups only gets longer",
+    ),
+    ("CoordinatorCluster", {}, RESTORE, "spec.restoreFrom is set when the cluster is created"),
+    ("CoordinatorCluster", RESTORE, {}, "spec.restoreFrom is set when the cluster is created"),
+    (
+        "CoordinatorCluster",
+        RESTORE,
+        {"restoreFrom": {"store": {"claim": "other"}}},
+        "spec.restoreFrom is set when the cluster is created",
     ),
     ("CoordinatorCluster", {}, {"storage": {"size": "9Gi"}}, "must not fall below status.volumeSize"),
     ("CoordinatorCluster", {}, archive("1Gi"), "storage.archive is set when the cluster is created"),
@@ -373,6 +383,14 @@ def test_change_of_an_immutable_field_is_refused_saying_why(
     answer = kubectl("apply", "-f", "-", stdin=resource(kind, namespace, "x", after), check=False)
     assert answer.returncode != 0
     assert expected in answer.stderr
+
+
+def test_restore_that_is_over_can_be_taken_out_of_the_spec(namespace: str) -> None:
+    kubectl("apply", "-f", "-", stdin=resource("CoordinatorCluster", namespace, "x", RESTORE))
+    status = json.dumps({"status": {"restore": {"phase": "Completed"}}})
+    at = ("-n", namespace, "coordinatorcluster", "x", "--type=merge")
+    kubectl("patch", *at, "--subresource=status", "-p", status)
+    kubectl("patch", *at, "-p", json.dumps({"spec": {"restoreFrom": None}}))
 
 
 def test_new_objects_are_not_ready_and_have_defaults(namespace: str) -> None:

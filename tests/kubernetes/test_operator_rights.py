@@ -24,19 +24,24 @@ from muster_operator.api.models import (
     BackupStore,
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    Layout,
     LeadershipRecord,
     ObjectMeta,
     OffsetsPartitionStatus,
     OffsetsTopicStatus,
+    RestoreFrom,
+    RestorePlan,
     Security,
 )
 from muster_operator.kube.certificates import Certificates
-from muster_operator.kube.client import KubeClient, KubeError, connect
+from muster_operator.kube.client import Json, KubeClient, KubeError, connect
 from muster_operator.kube.elector import Elector
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.run import sources
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import DEFINITIONS, KubeWorkload
+from muster_operator.plan.actions import MakeClaim, MarkClaims
+from muster_operator.plan.restore_facts import Made
 from muster_operator.store.port import ClusterKey, NotFoundError
 from muster_operator.watch.watcher import Watcher
 
@@ -152,6 +157,7 @@ async def test_operator_does_all_its_work_with_its_own_rights(
         kubectl("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"], "apply", "-f", "-", stdin=yaml.safe_dump(one))
     await store.load()
     await begun_backup(store, workload, ClusterKey(operator_namespace, "a"))
+    await begun_restore(store, workload, ClusterKey(operator_namespace, "a"))
     await told_by_watch(store, workload)
 
 
@@ -168,6 +174,25 @@ async def begun_backup(store: KubeStore, workload: KubeWorkload, key: ClusterKey
     backups = Backups(BackupStore(claim="backups"))
     cluster = replaced(records.cluster, spec=replaced(records.cluster.spec, backup=backups))
     await workload.backups.start(cluster, (), records.backups[0], "", verify=False)
+
+
+async def begun_restore(store: KubeStore, workload: KubeWorkload, key: ClusterKey) -> None:
+    """A claim is made for a restore, and noted with how far it is."""
+    records = await store.observe(key)
+    assert records.cluster is not None
+    source = RestoreFrom(BackupStore(claim="backups"))
+    cluster = replaced(records.cluster, spec=replaced(records.cluster.spec, restore_from=source))
+    plan = RestorePlan("20261128T091702Z-abcdef", 0, "id", 0, 10, Layout(0, 1))
+    await workload.restores.carry_out(cluster, MakeClaim(9, plan))
+    await workload.restores.look(cluster)
+    facts = workload.restores.facts(cluster)
+    assert facts is not None
+    made = tuple(each for each in facts.claims if each.pod == 9)
+    await workload.restores.carry_out(cluster, MarkClaims(made, Made.VOLUME))
+    await workload.restores.look(cluster)
+    facts = workload.restores.facts(cluster)
+    assert facts is not None
+    assert [each.made for each in facts.claims if each.pod == 9] == [Made.VOLUME]
 
 
 def declared_user(namespace: str) -> dict[str, object]:
@@ -329,7 +354,7 @@ def version_of_the_secret(namespace: str) -> str:
     return kubectl(*admin, "-n", namespace, "get", "secret", "a-pod-tls", "-o", path).stdout
 
 
-async def test_operator_deletes_no_claim_but_those_of_its_pods(
+async def test_operator_makes_and_deletes_no_claim_but_those_of_its_pods(
     operator_namespace: str, operator_client: KubeClient
 ) -> None:
     """One that has the right name, one that has the label, and one of another cluster."""
@@ -357,6 +382,14 @@ async def test_operator_deletes_no_claim_but_those_of_its_pods(
     assert "deletes no claim data-b-0" in await tried("data-b-0", **{"muster.dev/cluster": "a"})
     assert await tried("data-a-0", **{"muster.dev/cluster": "a"}) == ""
     assert await tried("archive-a-0", **{"muster.dev/cluster": "a"}) == ""
+
+    def made(name: str) -> Json:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+        metadata = {"name": name, "namespace": operator_namespace, "labels": {"muster.dev/cluster": "a"}}
+        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+    assert "makes no claim data-b-1" in await refused(operator_client.create(path, made("data-b-1")))
+    assert (await operator_client.create(path, made("data-a-7")))["metadata"]["name"] == "data-a-7"
 
 
 async def refused(request: Awaitable[object]) -> str:

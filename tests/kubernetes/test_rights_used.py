@@ -16,6 +16,7 @@ import yaml
 from msgspec.structs import replace
 from tests.kubernetes.test_operator_rights import (
     begun_backup,
+    begun_restore,
     declared,
     declared_backup,
     installed,
@@ -243,6 +244,7 @@ class Work:
         admin("apply", "-f", "-", stdin=json.dumps(declared_backup(self.key.namespace)))
         await self.store.load()
         await begun_backup(self.store, self.workload, self.key)
+        await begun_restore(self.store, self.workload, self.key)
         admin("annotate", "musterbackups", "--all", "-n", self.key.namespace, "by=somebody")
         (backup,) = (await self.store.observe(self.key)).backups
         with pytest.raises(ConflictError):

@@ -60,6 +60,7 @@ class LocalWorkload:
     """
 
     backups = None  # people and their timers call `muster backup create --data-dir`
+    restores = None  # `muster restore --data-dir` makes a whole instance
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ from muster_operator.api.meta import (
     rules,
 )
 from muster_operator.api.pod_template import PodTemplate, Resources
+from muster_operator.api.restore import RestoreFrom, RestoreStatus
 from muster_operator.api.upstream import Gateway, Upstream
 
 
@@ -200,6 +201,7 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
         ),
     ] = {}
     backup: Backups | None = None
+    restore_from: RestoreFrom | None = None
     rebalance: Annotated[
         Literal["Auto", "Manual"],
         Meta(
@@ -294,6 +296,7 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
         str, Meta(description="The id of the Kafka cluster that clients see. The volumes remember it.")
     ] = ""
     backups: BackupsStatus | None = None
+    restore: RestoreStatus | None = None
     last_failovers: Annotated[tuple[FailoverRecord, ...], Meta(max_length=20, description="Newest first.")] = ()
 
 

@@ -7,9 +7,9 @@ partitions are served by fewer copies than they have; `UpgradeAvailable`, which 
 `CertificatesDue`, which says why certificates cannot be renewed; `ClientsShareUser`, which says that clients of a
 gateway are one user here; `Bypassed`, which names clients that use this cluster's groups at the upstream; and
 `BackupTooOld`, `BackupFailed` and `VerifyFailed`, which say what is wrong with backups. A cluster and a topic always
-have `FullyReplicated`, and a cluster with an upstream has `Mirrored`. A group that has moved here has `WrittenBack`,
-which says whether Kafka gets its offsets, and one with a declared reset has `OffsetsReset`, which says whether it was
-carried out.
+have `FullyReplicated`, a cluster with an upstream has `Mirrored`, and one that begins from a backup `Restored`. A group
+that has moved here has `WrittenBack`, which says whether Kafka gets its offsets, and one with a declared reset has
+`OffsetsReset`, which says whether it was carried out.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class ConditionType(StrEnum):
     BACKUP_TOO_OLD = "BackupTooOld"
     BACKUP_FAILED = "BackupFailed"
     VERIFY_FAILED = "VerifyFailed"
+    RESTORED = "Restored"
     REBALANCING = "Rebalancing"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
@@ -171,6 +172,19 @@ class Reason(StrEnum):
     """The Job of the MusterBackup runs."""
     BACKED_UP = "BackedUp"
     """The backup is made."""
+    RESTORING = "Restoring"
+    """The volumes of a new cluster are made from a backup (spec.restoreFrom). Its pods start after that."""
+    RESTORED = "Restored"
+    """Every volume was made from the backup, and spec.restoreFrom does nothing any more."""
+    RESTORE_WAITS = "RestoreWaits"
+    """The restore begins, or goes on, when spec.suspend and spec.hibernate are taken back."""
+    RESTORE_FAILED = "RestoreFailed"
+    """A Job of the restore failed, with the error in the message, and is made again. No pod starts meanwhile."""
+    RESTORE_REFUSED = "RestoreRefused"
+    """The volumes cannot be made from the backup: something is there already, or the cluster is declared otherwise. No
+    pod starts, and a person decides."""
+    RESTORED_LOG_MISSING = "RestoredLogMissing"
+    """A partition that the backup has, and no pod: it does not begin empty unless a person says so."""
     VOLUME_STRANDED = "VolumeStranded"
     """A pod waits for a volume that no node can use any more: it is given up, or a person has to decide."""
     UPGRADE_AVAILABLE = "UpgradeAvailable"

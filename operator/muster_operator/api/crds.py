@@ -170,6 +170,14 @@ KINDS = (
                 "spec.backup needs spec.security.readerSecret where podSecret is given: Jobs call the pods' API",
             ),
             (
+                "has(self.spec.restoreFrom) && has(oldSelf.spec.restoreFrom)"
+                " && self.spec.restoreFrom == oldSelf.spec.restoreFrom"
+                " || !has(self.spec.restoreFrom) && (!has(oldSelf.spec.restoreFrom)"
+                " || has(self.status) && has(self.status.restore) && self.status.restore.phase == 'Completed')",
+                "spec.restoreFrom is set when the cluster is created, and stays until status.restore.phase is"
+                " Completed: it makes the volumes, and later a cluster has its own",
+            ),
+            (
                 "!has(oldSelf.spec.upstream) || has(self.spec.upstream)",
                 "spec.upstream cannot be taken back: Kafka's groups, as they were last read, would become Muster's;"
                 " delete the cluster instead",

@@ -51,6 +51,7 @@ from muster_operator.api.meta import (
 )
 from muster_operator.api.pod_template import PodTemplate, Resources
 from muster_operator.api.reshard import Layout, Reshard, ReshardPhase, ReshardStatus
+from muster_operator.api.restore import RestoreFrom, RestorePhase, RestorePlan, RestoreStatus
 from muster_operator.api.upstream import Gateway, GatewayToPods, OutgoingSasl, OutgoingTls, Upstream
 from muster_operator.api.user import USER_NAME_LIMIT, MusterUser, MusterUserSpec, MusterUserStatus, UserAcl
 
@@ -105,6 +106,10 @@ __all__ = [
     "ReshardStatus",
     "Resource",
     "Resources",
+    "RestoreFrom",
+    "RestorePhase",
+    "RestorePlan",
+    "RestoreStatus",
     "Rollout",
     "S3Store",
     "Security",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
 from muster_operator.api.backup_result import BackupResult
 from muster_operator.api.models import CoordinatorCluster, MusterBackup
-from muster_operator.kube.backup_manifests import ASKED, BACKUP_LABEL, SLOT, backup_job, run_arguments
+from muster_operator.api.restore_result import RestoreResult
+from muster_operator.kube.backup_manifests import ASKED, BACKUP_LABEL, RESTORES, SLOT, backup_job, run_arguments
 from muster_operator.kube.cache import Cache, take, take_list
 from muster_operator.kube.client import Json, KubeClient, is_refused
 from muster_operator.plan.observation import BackupJob
@@ -19,6 +20,8 @@ from muster_operator.store.port import ClusterKey, ConflictError, StoreError
 from muster_operator.store.workload import PodInfo
 
 log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result", BackupResult, RestoreResult)
 
 JOBS = "/apis/batch/v1"
 GOOD_FOR_MINUTES = 15
@@ -72,13 +75,21 @@ class KubeBackups:
         """See the port."""
         if not self._known:
             return None
-        found = sorted(self._jobs.indexed(key), key=lambda each: str(each["metadata"]["name"]))
+        found = sorted(self._indexed(key), key=lambda each: str(each["metadata"]["name"]))
         return tuple(self._seen(each) for each in found)
+
+    def restoring(self, key: ClusterKey) -> tuple[Json, ...] | None:
+        """The Jobs of a cluster that restore a backup; None: nobody knows."""
+        return self._indexed(key, restoring=True) if self._known else None
+
+    def _indexed(self, key: ClusterKey, *, restoring: bool = False) -> tuple[Json, ...]:
+        jobs = self._jobs.indexed(key)
+        return tuple(each for each in jobs if (RESTORES in each["metadata"].get("annotations", {})) is restoring)
 
     def _seen(self, raw: Json) -> BackupJob:
         meta = raw["metadata"]
         marks = meta.get("annotations", {})
-        finished, trouble = _end_of(raw)
+        finished, trouble = end_of(raw)
         known = meta["uid"] in self._results
         return BackupJob(
             name=meta["name"],
@@ -93,14 +104,14 @@ class KubeBackups:
     async def look(self, key: ClusterKey) -> None:
         """See the port."""
         news = False
-        for job in self._jobs.indexed(key):
+        for job in self._indexed(key):
             uid = job["metadata"]["uid"]
-            if uid in self._results or not _end_of(job)[0]:
+            if uid in self._results or not end_of(job)[0]:
                 continue
             namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
             selector = f"batch.kubernetes.io/job-name={name}"
             pods = await self._client.list_all(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector)
-            self._results[uid] = result_of(pods["items"])
+            self._results[uid] = result_of(pods["items"], BackupResult)
             news = True
         if news:
             self._tell(key)
@@ -137,7 +148,7 @@ def cluster_of_job(raw: Json) -> ClusterKey:
     return ClusterKey(meta["namespace"], meta["labels"][BACKUP_LABEL])
 
 
-def _end_of(job: Json) -> tuple[str, str]:
+def end_of(job: Json) -> tuple[str, str]:
     """(when it ended, why it failed); "" where it has not."""
     for each in job.get("status", {}).get("conditions", ()):
         if each["type"] in ("Complete", "Failed") and each["status"] == "True":
@@ -146,7 +157,7 @@ def _end_of(job: Json) -> tuple[str, str]:
     return "", ""
 
 
-def result_of(pods: Iterable[Json]) -> BackupResult | None:
+def result_of(pods: Iterable[Json], kind: type[Result]) -> Result | None:
     """What the pod that was made last has left; what is no result is an error, such as that of an image."""
     for pod in sorted(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]), reverse=True):
         for container in pod.get("status", {}).get("containerStatuses", ()):
@@ -155,8 +166,8 @@ def result_of(pods: Iterable[Json]) -> BackupResult | None:
                 continue
             text = state.get("message", "").strip()
             try:
-                return msgspec.json.decode(text, type=BackupResult)
+                return msgspec.json.decode(text, type=kind)
             except msgspec.MsgspecError:
                 last = text.splitlines()[-1] if text else state.get("reason", "")
-                return BackupResult(error=f"exit code {state.get('exitCode')}: {last}")
+                return kind(error=f"exit code {state.get('exitCode')}: {last}")
     return None

@@ -72,7 +72,7 @@ def pod_info(
         cordoned=node.cordoned,
         node_lost=node.lost,
         image=raw["spec"]["containers"][0].get("image", ""),
-        trouble=_trouble(status),
+        trouble=trouble_of(status),
         endpoints=endpoints(raw, services, node.address),
         tls=tls if secured else None,
         outdated=bool(revision) and meta["labels"].get("controller-revision-hash", revision) != revision,
@@ -104,7 +104,7 @@ def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:
     return PodPhase(phase) if phase in ("Pending", "Running", "Failed") else PodPhase.UNKNOWN
 
 
-def _trouble(status: Json) -> str:
+def trouble_of(status: Json) -> str:
     """Why the container does not run: what it waits for, and how it ended last."""
     for each in status.get("containerStatuses", ()):
         waiting = each.get("state", {}).get("waiting", {})

@@ -35,6 +35,7 @@ from muster_operator.kube.manifests import (
 )
 from muster_operator.kube.missing_secrets import MissingSecrets
 from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
+from muster_operator.kube.restores import KubeRestores
 from muster_operator.kube.stateful_sets import StatefulSets, is_own
 from muster_operator.kube.stranded import StrandedVolumes
 from muster_operator.kube.users import KubeUsers
@@ -107,6 +108,7 @@ class KubeWorkload:
         self._certificates = certificates
         self.gateways = Gateways(client, default_image, self._took_service, self._tell, clock)
         self.backups = KubeBackups(client, default_image, self._tell)
+        self.restores = KubeRestores(client, default_image, self.backups, self._stateful_sets.get, self._tell)
         self._users = KubeUsers(client, clock)
         self._nodes: dict[str, Node] = {}
         self._unreadable: set[str] = set()
@@ -431,7 +433,8 @@ class KubeWorkload:
         """
         while True:
             await self._learn_nodes()
-            for key in {*self._claims.unsettled(), *self._stranded.waiting(), *self._missing.waiting()}:
+            waiting = (self._claims.unsettled(), self._stranded.waiting(), self._missing.waiting())
+            for key in {each for keys in (*waiting, self.restores.waiting()) for each in keys}:
                 self._tell(key)
             await asyncio.sleep(LOOK_EVERY_S)
 

@@ -21,8 +21,10 @@ from muster_operator.api.models import (
     OffsetsPartitionStatus,
     OffsetsTopic,
     OffsetsTopicStatus,
+    RestorePlan,
 )
 from muster_operator.plan.observation import StrandedVolume
+from muster_operator.plan.restore_facts import Made, RestoreClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,32 @@ class StartBackup:
 
 
 @dataclass(frozen=True, slots=True)
+class StartRestoreJob:
+    """Have a Job make the volume of pod number `pod`, whose claim has the uid `claim`, as planned. READS in place of a
+    pod: it only chooses the backup and reads it, and there is no plan yet."""
+
+    pod: int
+    claim: str = ""
+    plan: RestorePlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MakeClaim:
+    """Make the claim of the volume of pod number `pod`, noted with the plan of the restore."""
+
+    pod: int
+    plan: RestorePlan
+
+
+@dataclass(frozen=True, slots=True)
+class MarkClaims:
+    """Note on these claims how far the restore is."""
+
+    claims: tuple[RestoreClaim, ...]
+    made: Made
+
+
+@dataclass(frozen=True, slots=True)
 class WriteBackupStatus:
     seen: MusterBackup
     status: MusterBackupStatus
@@ -234,4 +262,7 @@ Action = (
     | WriteGroupStatus
     | StartBackup
     | WriteBackupStatus
+    | StartRestoreJob
+    | MakeClaim
+    | MarkClaims
 )

@@ -23,6 +23,7 @@ from muster_operator.api.models import (
 from muster_operator.plan.access import AccessState
 from muster_operator.plan.group_facts import GroupFacts
 from muster_operator.plan.reset_facts import ResetFacts, ResetKey
+from muster_operator.plan.restore_facts import RestoreFacts
 
 
 class CallKind(Enum):
@@ -197,7 +198,7 @@ class Observation:
     `gateway_waits`: what of the gateway is not there yet. `gateway_trouble`: why it cannot be. `gateway_bootstrap`: for
     its clients. All "" if there is none.
     `backups`: the MusterBackups; `backup_jobs`: Jobs that make backups (None: nobody knows); `backups_due`: by
-    the clock.
+    the clock. `restore`: what there is of a restore that is not over (None: nobody has looked yet).
     `users`: the MusterUsers (None: they cannot be read); `access`: what of them pods are to have (None: that is not
     known yet).
     `groups`: the ConsumerGroups (None: they cannot be read); `group_facts`: what pods have said of each, by its id;
@@ -242,3 +243,4 @@ class Observation:
     backups: tuple[MusterBackup, ...] = ()
     backup_jobs: tuple[BackupJob, ...] | None = None
     backups_due: BackupsDue = BackupsDue()
+    restore: RestoreFacts | None = None

@@ -55,7 +55,8 @@ def place_new(
     """Decide about the topic's partitions without replicas and without a used log on the pods that answer, by index.
 
     They wait until every declared pod answers: another volume can have the log of such a partition, and an empty log
-    would lose what was committed.
+    would lose what was committed. Of a partition that was restored from a backup that is known for sure: it waits for a
+    person's word.
     """
     unplaced = [each for index, each in records.items() if not each.status.replicas and index in topic.numbers]
     placed = [each for each in records.values() if each.status.replicas]
@@ -65,13 +66,37 @@ def place_new(
         waiting = f"waits for {missing} before it gets its place"
         return {each.spec.index: _pending(each, waiting) for each in unplaced}
     staying = [pod for pod in seen.pods if not pod.cordoned] or seen.pods
+    decisions = {each.spec.index: _lost_after_restore(seen, each) for each in unplaced if _was_restored(seen, each)}
+    unplaced = [each for each in unplaced if each.spec.index not in decisions]
     places = place(unplaced, placed, staying, topic.spec.replication_factor)
-    decisions = {}
     for each in unplaced:
         chosen = places[each.metadata.name]
         pending = replace(each.status, replicas=chosen, state=PartitionState.PENDING, reason=Reason.PLACING)
         decisions[each.spec.index] = Decision(pending, f"is placed on {', '.join(r.pod for r in chosen)}")
     return decisions
+
+
+_WORD_IS_GIVEN = 0
+"""The epoch that a person names in spec.allowDataLoss: the API server takes none above that of the status."""
+
+
+def _was_restored(seen: Observation, partition: OffsetsPartition) -> bool:
+    assert seen.cluster is not None
+    restored = seen.cluster.status.restore
+    return restored is not None and restored.has(partition.spec.index) and partition.spec.allow_data_loss is None
+
+
+def _lost_after_restore(seen: Observation, partition: OffsetsPartition) -> Decision:
+    assert seen.cluster is not None
+    restored = seen.cluster.status.restore
+    assert restored is not None
+    word = patch("offsetspartition", partition.metadata, {"allowDataLoss": _WORD_IS_GIVEN})
+    text = (
+        f"no volume has its log, which was restored from backup {restored.backup}: bring the volume back, or restore"
+        f" into a new cluster. To begin it empty: {word}"
+    )
+    status = replace(partition.status, epoch=max(partition.status.epoch, _WORD_IS_GIVEN))
+    return stalled(status, Reason.RESTORED_LOG_MISSING, text)
 
 
 def _pending(partition: OffsetsPartition, message: str) -> Decision:

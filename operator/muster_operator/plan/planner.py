@@ -51,6 +51,7 @@ from muster_operator.plan.reshard import (
     next_phase,
     set_fences,
 )
+from muster_operator.plan.restore import restoring
 from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import copies_of
@@ -95,7 +96,10 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     if seen.cluster is not None and seen.cluster.spec.suspend:
         return actions
     told: tuple[Action, ...] = (*tell_users(seen, time), *tell_groups(seen, time))
-    return (*actions, *give_access(seen), *start_moves(seen), *ask_resets(seen), *told, *plan_backups(seen, time))
+    found = restoring(seen)
+    asked: tuple[Action, ...] = (*give_access(seen), *start_moves(seen), *ask_resets(seen))
+    restores = found.actions if found is not None else ()
+    return (*actions, *asked, *told, *plan_backups(seen, time), *restores)
 
 
 def _plan(seen: Observation, time: str) -> tuple[Action, ...]:

@@ -34,6 +34,7 @@ from muster_operator.plan.hints import patch
 from muster_operator.plan.identity import Identity
 from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.plan.reshard import REASONS
+from muster_operator.plan.restore import restoring, with_restore
 from muster_operator.plan.rollout import image_of, is_whole, verdict_of_rollout
 from muster_operator.plan.set_change import copies_of
 from muster_operator.plan.verdict import Verdict, conditions_of, flag
@@ -219,6 +220,8 @@ def cluster_status(
     conditions = with_upstream(seen, conditions, now)
     backups = backups_status(seen)
     conditions = with_backups(seen, backups, conditions, now)
+    restore = restoring(seen)
+    conditions = with_restore(seen, restore, conditions, now)
     return replace(
         before,
         observed_generation=generation,
@@ -238,6 +241,7 @@ def cluster_status(
         archive_size=seen.archive_size or before.archive_size,
         cluster_id=identity.cluster_id or before.cluster_id,
         backups=backups,
+        restore=restore.status if restore is not None else before.restore,
         last_failovers=_merged(before.last_failovers, seen.failovers),
     )
 
@@ -294,6 +298,8 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
         return Verdict(Reason.SUSPENDED, "spec.suspend is set: the operator changes nothing")
     if seen.cluster.spec.hibernate and of_topic is not None:
         return of_topic
+    if found := restoring(seen):
+        return found.verdict
     if seen.conflict:
         return Verdict(Reason.NAME_CONFLICT, seen.conflict, stalled=True)
     if seen.refusal:

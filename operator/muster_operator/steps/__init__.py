@@ -20,6 +20,7 @@ from muster_operator.steps.record import record_leadership
 from muster_operator.steps.replicas import create_replicas, remove_replicas
 from muster_operator.steps.resets import ask_resets
 from muster_operator.steps.reshard import record_reshard, set_fences
+from muster_operator.steps.restore import restore
 from muster_operator.steps.show import show_partitions
 from muster_operator.steps.status import write_status
 from muster_operator.steps.users import give_access, keep_users, write_user_status
@@ -45,6 +46,7 @@ STEPS: tuple[Step, ...] = (
     restart_pods,
     replace_volume,
     keep_users,
+    restore,
     ensure_pods,
     create_partitions,
     create_replicas,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from muster_coordinator.podapi.client import PodApiError
 from muster_operator.plan.actions import Action, Refresh, RestartPod
 from muster_operator.plan.observation import CallKind
+from muster_operator.plan.restore import awaits_restore
 from muster_operator.plan.rollout import image_of
 from muster_operator.plan.scale import pods_to_run
 from muster_operator.steps.context import PAUSE_S, Context, Outcome
@@ -29,6 +30,8 @@ async def ensure_pods(context: Context, actions: Sequence[Action]) -> Outcome | 
     cluster = context.seen.cluster
     if cluster is None or cluster.spec.suspend:
         return None
+    if awaits_restore(cluster):
+        return Outcome("PodsWaitForRestore", "no pod starts before spec.restoreFrom is carried out")
     seen = context.seen
     spec = replace(cluster.spec, pods=pods_to_run(seen), image=image_of(seen) or None)
     wanted = replace(cluster, spec=spec)

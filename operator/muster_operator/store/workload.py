@@ -13,7 +13,9 @@ from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster, MusterBackup, MusterUser, Upstream
 from muster_operator.plan.access import AccessState
+from muster_operator.plan.actions import MakeClaim, MarkClaims, StartRestoreJob
 from muster_operator.plan.observation import BackupJob, StrandedVolume
+from muster_operator.plan.restore_facts import RestoreFacts
 from muster_operator.store.client_security import client_security
 from muster_operator.store.outgoing import UPSTREAM, outgoing_settings
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
@@ -132,12 +134,32 @@ class BackupJobs(Protocol):
         is one for each, however often this is called. `pods`: all of the cluster."""
 
 
+class Restores(Protocol):
+    """Claims and Jobs by which the volumes of a new cluster are made from a backup. Errors are StoreError."""
+
+    def facts(self, cluster: CoordinatorCluster) -> RestoreFacts | None:
+        """What was found at the last look, without asking anybody; None: nobody has looked at this cluster yet."""
+
+    async def look(self, cluster: CoordinatorCluster) -> None:
+        """Read claims, Jobs and what Jobs have left."""
+
+    def forget(self, key: ClusterKey) -> None:
+        """The restore is over, or the cluster is gone."""
+
+    async def carry_out(self, cluster: CoordinatorCluster, action: StartRestoreJob | MakeClaim | MarkClaims) -> str:
+        """Do it; one line that says what was done. What is there already stays as it is."""
+
+
 class Workload(Protocol):
     """Errors are StoreError."""
 
     @property
     def backups(self) -> BackupJobs | None:
         """None: nothing here makes backups."""
+
+    @property
+    def restores(self) -> Restores | None:
+        """None: nothing here makes volumes from a backup."""
 
     def watch(self, notify: Notify) -> Unwatch:
         """Call `notify` with the key of a cluster when one of its pods appeared, changed or went."""

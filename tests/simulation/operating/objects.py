@@ -252,9 +252,11 @@ _MUTABLE = ("labels", "annotations", "finalizers", "ownerReferences", "deletionT
 
 
 def labels_match(raw: Json, selector: str) -> bool:
-    """`selector`: a label that the object must have, or label=value; "" takes all."""
+    """`selector`: labels that the object must have, or label=value, with commas in between; "" takes all."""
     if not selector:
         return True
+    if "," in selector:
+        return all(labels_match(raw, each) for each in selector.split(","))
     label, _, value = selector.partition("=")
     found = raw["metadata"].get("labels", {}).get(label)
     return found is not None and value in ("", found)

@@ -210,5 +210,5 @@ def test_what_the_last_pod_has_left_is_the_result(terminated: dict[str, Any] | N
 
     first = pod("2026-01-01T00:00:00Z", {"terminated": {"exitCode": 1, "message": '{"error":"before"}'}})
     last = pod("2026-01-01T00:01:00Z", {"terminated": terminated} if terminated else {"running": {}})
-    assert result_of([first, last]) == (result if terminated else BackupResult(error="before"))
-    assert result_of([]) is None
+    assert result_of([first, last], BackupResult) == (result if terminated else BackupResult(error="before"))
+    assert result_of([], BackupResult) is None

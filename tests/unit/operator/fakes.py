@@ -40,7 +40,7 @@ from muster_operator.reconcile import Reconciler
 from muster_operator.steps import context
 from muster_operator.store.port import ClusterKey, ClusterRecords, Notify, Unwatch
 from muster_operator.store.sqlite import SqliteStore
-from muster_operator.store.workload import BackupJobs, PodInfo, PodPhase, WorkloadState
+from muster_operator.store.workload import BackupJobs, PodInfo, PodPhase, Restores, WorkloadState
 from muster_operator.turns import Turns
 
 KEY = ClusterKey("ns", "c")
@@ -80,6 +80,7 @@ class FakeWorkload:
     credentials: Mapping[str, Credentials] | None = None
     kept: list[tuple[str, ...]] = field(default_factory=list)
     backups: BackupJobs | None = None
+    restores: Restores | None = None
 
     def watch(self, notify: Notify) -> Unwatch:
         self.notify.append(notify)

@@ -45,6 +45,13 @@ class StormApi:
     async def look(self, path: str, *, metadata_only: bool = False) -> Json:
         return self._ask("GET", path)
 
+    async def merge(self, path: str, body: Json, *, manager: str) -> Json:
+        """Annotations only."""
+        known = self._ask("GET", path)
+        meta = {**known["metadata"], **body["metadata"]}
+        annotations = {**known["metadata"].get("annotations", {}), **body["metadata"]["annotations"]}
+        return self._ask("PUT", path, {**known, "metadata": {**meta, "annotations": annotations}})
+
     async def create(self, path: str, body: Json) -> Json:
         return self._ask("POST", path, body)
 

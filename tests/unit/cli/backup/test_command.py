@@ -9,12 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from muster_cli.backup.command import create, prune, restore
+from muster_cli.backup.command import create, prune
 from muster_cli.main import cli
-from muster_operator.api.models import CoordinatorCluster, ObjectMeta
-from muster_operator.kube.manifests import stateful_set
 
-RESTORE = Path(__file__).parents[4] / "config" / "backup" / "restore.yaml"
 FILE = Path(__file__).parents[4] / "config" / "backup" / "cronjob.yaml"
 OBJECTS: dict[str, dict[str, Any]] = {each["kind"]: each for each in yaml.safe_load_all(FILE.read_text())}
 POD = OBJECTS["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -77,27 +74,3 @@ def test_cronjob_calls_the_commands_with_the_rights_that_they_need() -> None:
     [pods] = OBJECTS["Role"]["rules"]
     assert (pods["resources"], pods["verbs"]) == (["pods"], ["list"])
     assert POD["serviceAccountName"] == OBJECTS["ServiceAccount"]["metadata"]["name"]
-
-
-def test_restore_on_kubernetes_makes_what_the_pods_of_the_operator_mount() -> None:
-    """Same claims, directory and user as those of a CoordinatorCluster of that name and that number of pods."""
-    manifest = yaml.safe_load(RESTORE.read_text())
-    made = manifest["spec"]
-    [restores] = made["template"]["spec"]["initContainers"]
-    assert (restores["command"], restores["args"][0]) == (["muster"], "restore")
-    given = {arg.split("=")[0] for arg in restores["args"][1:]}
-    assert given <= {name for option in restore.params for name in option.opts}
-    subject = CoordinatorCluster(ObjectMeta("muster"))
-    pods = stateful_set(subject, "image")["spec"]
-    assert manifest["metadata"]["name"] == subject.metadata.name
-    assert f"--pods={made['replicas']}" in restores["args"]
-    assert made["replicas"] == pods["replicas"]
-    [coordinator] = pods["template"]["spec"]["containers"]
-    [directory] = [each["value"] for each in coordinator["env"] if each["name"] == "MUSTER_DATA_DIR"]
-    assert f"--volume={directory}" in restores["args"]
-    [mine], [claim] = made["volumeClaimTemplates"], pods["volumeClaimTemplates"]
-    assert (mine["metadata"]["name"], mine["spec"]) == (claim["metadata"]["name"], claim["spec"])
-    assert mine["metadata"]["labels"]["muster.dev/cluster"] == subject.metadata.name
-    for field in ("runAsUser", "runAsGroup", "fsGroup", "runAsNonRoot"):
-        both = [each["template"]["spec"]["securityContext"][field] for each in (made, pods)]
-        assert both[0] == both[1], field

@@ -1,0 +1,103 @@
+"""A cluster that begins from a backup: what is declared, what its volumes are noted with, and how far it is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from muster_operator.api.backup import STORE_RULES, BackupStore
+from muster_operator.api.meta import Time
+from muster_operator.api.pod_template import Resources
+from muster_operator.api.reshard import Layout
+from muster_operator.api.restore_result import RestoreResult
+
+LATEST = "latest"
+
+
+class RestoreFrom(msgspec.Struct, frozen=True, rename="camel"):
+    """A backup that the volumes of a new cluster are made from, before its pods start for the first time. What is on a
+    volume already is never overwritten. When it is done, this does nothing any more."""
+
+    store: Annotated[BackupStore, Meta(extra_json_schema=STORE_RULES)]
+    backup: Annotated[
+        str,
+        Meta(
+            pattern=r"^(latest|[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6})$",
+            description="Id of the backup, as status.backups.lastBackup of the cluster that is lost, a MusterBackup or"
+            " `muster backup list` has it; or latest: the newest that the store has when the restore begins.",
+        ),
+    ] = LATEST
+    image: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="Image of the Jobs, with the command muster. If absent, the one that the operator brings."),
+    ] = None
+    resources: Annotated[Resources, Meta(description="Compute resources of the Jobs' container, as in core/v1.")] = (
+        Resources({"cpu": "100m", "memory": "256Mi"})
+    )
+    service_account_name: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=253)] | None,
+        Meta(
+            description="ServiceAccount of the Jobs, if the object store knows it by that. They use no Kubernetes API."
+        ),
+    ] = None
+
+
+class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is restored, once it is decided: the note on each claim that the operator makes for it. `pods`: over how
+    many the logs are spread. `transactions`: None: the backup has none."""
+
+    backup: str
+    taken_at_ms: int
+    cluster_id: str
+    bytes: int
+    pods: int
+    offsets: Layout
+    transactions: Layout | None = None
+
+    @classmethod
+    def of(cls, found: RestoreResult, pods: int) -> RestorePlan:
+        """The plan for a backup that was read."""
+        transactions = found.transaction_partitions
+        return cls(
+            found.backup,
+            found.taken_at_ms,
+            found.cluster_id,
+            found.bytes,
+            pods,
+            Layout(found.offsets_base, found.offsets_partitions),
+            Layout(found.transaction_base, transactions) if transactions else None,
+        )
+
+
+class RestorePhase(StrEnum):
+    """How far a restore is."""
+
+    READING = "Reading"
+    """The backup is chosen, read and compared with its checksums."""
+    RESTORING = "Restoring"
+    """Volumes are made."""
+    COMPLETED = "Completed"
+    """Every volume was made, and pods may start."""
+
+
+class RestoreStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What has become of spec.restoreFrom."""
+
+    phase: Annotated[RestorePhase, Meta(description="Reading, Restoring or Completed. Pods start after that.")]
+    backup: Annotated[str, Meta(description="Id of the backup.")] = ""
+    taken: Annotated[Time, Meta(description="The moment that the backup shows: the cut.")] = ""
+    bytes: Annotated[int, Meta(description="Size of the backup.")] = 0
+    pods: Annotated[int, Meta(description="Over how many pods its logs are spread.")] = 0
+    volumes: Annotated[int, Meta(description="Volumes that are made.")] = 0
+    offsets: Annotated[
+        Layout | None, Meta(description="The OffsetsPartitions of the groups' topic that have a log in the backup.")
+    ] = None
+    transactions: Annotated[Layout | None, Meta(description="Likewise, of the topic of transactions.")] = None
+    last_error: Annotated[str, Meta(description="Why the last Job failed; absent if none did since.")] = ""
+
+    def has(self, index: int) -> bool:
+        """Whether the OffsetsPartition with this index has a log in the backup."""
+        return any(layout is not None and index in layout.indexes for layout in (self.offsets, self.transactions))
