@@ -9,6 +9,7 @@ from enum import StrEnum
 from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus
 from muster_operator.plan.actions import (
     Action,
+    AskResets,
     CreatePartitions,
     CreateReplicas,
     Elect,
@@ -82,6 +83,7 @@ CALLS: dict[type[Action], Call] = {
     WriteClusterStatus: Call(Port.STORE, "write_cluster_status"),
     WriteUserStatus: Call(Port.STORE, "write_user_status"),
     StartMoves: Call(Port.POD, "move"),
+    AskResets: Call(Port.POD, "reset"),
     WriteGroupStatus: Call(Port.STORE, "write_group_status"),
     StartBackup: Call(Port.JOBS, "start"),
     WriteBackupStatus: Call(Port.STORE, "write_backup_status"),

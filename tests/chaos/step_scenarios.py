@@ -12,6 +12,7 @@ from tests.chaos.kube_operator import outside_operator
 from tests.chaos.run import Run
 
 from muster_operator.plan.actions import (
+    AskResets,
     CreatePartitions,
     CreateReplicas,
     GiveAccess,
@@ -40,7 +41,7 @@ RESHARDS = frozenset({RecordReshard.__name__, SetFences.__name__})
 """tests/integration/test_live_reshard.py has the operator die at these."""
 USERS = frozenset({GiveAccess.__name__, WriteUserStatus.__name__})
 """The clusters here have no MusterUsers; tests/unit/operator/test_users.py has operators and pods that begin anew."""
-GROUPS = frozenset({StartMoves.__name__, WriteGroupStatus.__name__})
+GROUPS = frozenset({StartMoves.__name__, AskResets.__name__, WriteGroupStatus.__name__})
 """The clusters here have no upstream; tests/unit/operator/test_groups.py has an operator that begins anew."""
 BACKUPS = frozenset({StartBackup.__name__, WriteBackupStatus.__name__})
 """No backups are declared here."""
