@@ -57,6 +57,8 @@ class Connection:
     """Takes answers. Implements `exchange.AnsweringConnection` and `exchange.Answers`, as an exchange uses them."""
 
     identity: Any = None
+    peer = ""
+    client_id: str | None = None
 
     def __init__(self) -> None:
         self.sent = 0

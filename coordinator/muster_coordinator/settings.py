@@ -24,6 +24,7 @@ from muster_coordinator.outgoing.settings import (
 from muster_coordinator.security.identity import parse_principals
 from muster_coordinator.security.principal_mapping import parse_mapping
 from muster_coordinator.security.users import parse_mechanisms
+from muster_coordinator.tracing.endpoint import check_endpoint
 from muster_coordinator.transactions.config import TransactionConfig
 
 INT32_MAX = 2**31 - 1
@@ -405,6 +406,20 @@ class UpstreamSettings:
 
 
 @dataclass(frozen=True)
+class TracingSettings:
+    """What takes long, for people who look for the cause (docs/traces.md). Nothing of it is done while it is off."""
+
+    slow_request_ms: int = _setting(0, None, 0, 600_000)
+    """Requests that took at least so long (ms), from their turn on the connection to their answer, are told by
+    `slow_request` in the log, with client, connection and place in the logs of the replicas. Those that wait for other
+    members or for records by themselves (JoinGroup, SyncGroup, Fetch) are not. 0: none."""
+
+    tracing_endpoint: str = _text(None, check_endpoint)
+    """URL of a collector that takes OpenTelemetry's spans by HTTP (http://HOST:4318): elections that the operator
+    traces, and slow requests. Needs the extra `tracing`, which the image has. Empty: none."""
+
+
+@dataclass(frozen=True)
 class ListenerSecuritySettings:
     """What can be set for each listener by itself."""
 
@@ -431,6 +446,7 @@ class CoordinatorSettings:
     access: AccessSettings = field(default_factory=AccessSettings)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     by_listener: Mapping[str, ListenerSecuritySettings] = field(default_factory=dict)
 
     def of_listener(self, name: str) -> ListenerSecuritySettings:

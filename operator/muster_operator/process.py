@@ -10,6 +10,7 @@ import aiohttp
 import structlog
 
 from muster_coordinator.podapi.client import new_session
+from muster_coordinator.tracing.ports import Spans
 from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.pods.sessions import PodSessions
@@ -28,17 +29,18 @@ async def run_operator(
     clock: Clock = SYSTEM_CLOCK,
     random: Callable[[], float] = random.random,
     new_http: Callable[[], aiohttp.ClientSession] = new_session,
+    spans: Spans | None = None,
 ) -> None:
     """Reconcile all clusters of `store`, or those in one namespace, until cancelled. Cancelling leaves the pods and
     their leaders as they are.
 
     `turns`: shared with the loops of other namespaces. `random` gives numbers in [0, 1). `new_http` opens the
-    session for all calls of pods.
+    session for all calls of pods. `spans`: where elections and rollouts are traced.
     """
     async with new_http() as http:
         pods = PodSessions(http, clock)
         try:
-            await Reconciler(store, workload, pods, clock, random, metrics, namespace, turns).run()
+            await Reconciler(store, workload, pods, clock, random, metrics, namespace, turns, spans).run()
         finally:
             await pods.close()
 

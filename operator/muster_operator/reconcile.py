@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from muster_coordinator.tracing.ports import Spans
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, Attempts
@@ -26,7 +27,7 @@ from muster_operator.plan.observation import BackupsDue, Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.record import as_recorded
 from muster_operator.plan.resets import key_of
-from muster_operator.plan.rollout import has_ended
+from muster_operator.plan.rollout import how_it_ended
 from muster_operator.plan.window import opens
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.queue import KeyQueue
@@ -36,6 +37,7 @@ from muster_operator.steps.elect import elect
 from muster_operator.steps.record import record_leadership
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, Store, StoreError
 from muster_operator.store.workload import GatewayState, Workload, WorkloadState, settings_trouble
+from muster_operator.traces import Traces
 from muster_operator.turns import Turns
 
 log = structlog.get_logger(__name__)
@@ -61,6 +63,7 @@ class Reconciler:
         metrics: OperatorMetrics,
         namespace: str | None = None,
         turns: Turns | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._store = store
         self._workload = workload
@@ -70,6 +73,7 @@ class Reconciler:
         self._metrics = metrics
         self._namespace = namespace
         self._turns = turns or Turns()
+        self._spans = spans
         self._queue = KeyQueue(metrics.queue_seconds.observe)
         self._memory: dict[ClusterKey, Memory] = {}
         self._failures: dict[ClusterKey, int] = {}
@@ -134,11 +138,13 @@ class Reconciler:
         """Observe, plan, carry out the steps once. Raises StoreError; the steps after a failed one do not run."""
         memory = self._memory.get(key)
         if memory is None:
-            memory = self._memory[key] = Memory(Attempts(self._random), Failovers(self._metrics), Phases(self._metrics))
+            memory = self._memory[key] = self._new_memory(key)
         seen = await self._observe(key, memory)
         actions = self._plan(seen, memory)
-        self._follow_rollout(seen, actions)
+        self._follow_rollout(seen, actions, memory.traces)
         memory.phases.plan(seen, actions, self._clock.monotonic())
+        if memory.traces is not None:
+            memory.traces.plan(seen, actions)
         memory.failovers.follow(seen.partitions, actions, self._clock.monotonic(), self._clock.wall())
         context = Context(
             key=key,
@@ -155,9 +161,9 @@ class Reconciler:
             started = self._clock.monotonic()
             outcome = await step(context, actions)
             if step is record_leadership:
-                memory.phases.recorded(self._clock.monotonic())
+                memory.recorded(self._clock.monotonic())
             elif step is elect:
-                memory.phases.called(self._clock.monotonic())
+                memory.called(self._clock.monotonic())
             if outcome is not None and memory.said.get(step.__name__) != outcome.text:
                 memory.said[step.__name__] = outcome.text
                 took_ms = round((self._clock.monotonic() - started) * 1000, 1)
@@ -165,6 +171,10 @@ class Reconciler:
         if seen.cluster is None and not seen.topics:
             del self._memory[key]
             self._metrics.forget(*key)
+
+    def _new_memory(self, key: ClusterKey) -> Memory:
+        traces = Traces(self._spans, self._clock, str(key)) if self._spans is not None else None
+        return Memory(Attempts(self._random), Failovers(self._metrics), Phases(self._metrics), traces)
 
     def _plan(self, seen: Observation, memory: Memory) -> tuple[Action, ...]:
         """The plan. What has changed in nothing since a plan that had no actions is not planned again: such looks, at
@@ -258,12 +268,15 @@ class Reconciler:
         other = self._turns.other(key, self._clock.monotonic())
         return f"the pods of cluster {other} are being replaced" if other is not None else ""
 
-    def _follow_rollout(self, seen: Observation, actions: Sequence[Action]) -> None:
+    def _follow_rollout(self, seen: Observation, actions: Sequence[Action], traces: Traces | None) -> None:
         """Have or end the turn. Between the look at it (`_observe`) and this nothing is awaited."""
         key = ClusterKey(seen.namespace, seen.name)
-        if seen.cluster is None or has_ended(seen):
+        ended = "the cluster is gone" if seen.cluster is None else how_it_ended(seen)
+        if traces is not None:
+            traces.rollout(actions, ended)
+        if ended:
             self._turns.end(key)
-        elif any(isinstance(each, RestartPod) for each in actions):
+        elif seen.cluster is not None and any(isinstance(each, RestartPod) for each in actions):
             away_s = parse_duration(seen.cluster.spec.failover.replace_after)
             self._turns.take(key, self._clock.monotonic(), away_s)
 
@@ -285,7 +298,7 @@ class Reconciler:
                 took_s = memory.attempts.settle(partition.metadata.name, now)
                 if took_s is not None:
                     self._metrics.election_seconds.observe(took_s)
-                    memory.phases.led(partition.metadata.name, now)
+                    memory.led(partition.metadata.name, now)
         before, since = memory.leaderless
         self._metrics.leaderless_seconds.labels(*key).inc(before * (now - since))
         memory.leaderless = len(records.partitions) - led, now

@@ -23,7 +23,7 @@ def locked(*extras: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "extras"),
-    [("muster", ["operator", "backup"]), ("muster-pipeline", ["cli", "pipeline", "backup"])],
+    [("muster", ["operator", "backup", "tracing"]), ("muster-pipeline", ["cli", "pipeline", "backup"])],
     ids=["muster", "pipeline"],
 )
 def test_bill_of_materials_names_every_package_of_the_image_with_its_hashes(

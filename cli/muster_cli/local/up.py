@@ -67,7 +67,8 @@ async def _up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork])
         for topic in topics:
             await store.apply(topic)
         tls = _tls(data, cluster.spec.pods) if options.tls else None
-        await _Instance(data, store, ports, topics[0].spec, before, networks, tls, options.front).run()
+        collector = options.settings.get("muster.tracing.endpoint", "")
+        await _Instance(data, store, ports, topics[0].spec, before, networks, tls, options.front, collector).run()
     finally:
         store.close()
 
@@ -104,8 +105,10 @@ class _Instance:
         networks: Sequence[PodNetwork],
         tls: LocalTls | None,
         front: FrontOptions | None,
+        collector: str,
     ) -> None:
         self._data = data
+        self._collector = collector
         self._store = store
         self._me = own_process()
         self._tls = tls
@@ -138,7 +141,8 @@ class _Instance:
     async def run(self) -> None:
         self._on_signals(self._asked_to_stop)
         self._store.watch(lambda _key: self._readiness.look_again())
-        async with operator_running(self._store, self._workload, self._data.logs / "operator.log") as operator:
+        log_file = self._data.logs / "operator.log"
+        async with operator_running(self._store, self._workload, log_file, self._collector) as operator:
             readiness = asyncio.create_task(self._readiness.run())
             stop = asyncio.create_task(self._stop.wait())
             besides = [asyncio.create_task(self._tls.run())] if self._tls is not None else []

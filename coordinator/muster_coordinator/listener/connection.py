@@ -67,6 +67,8 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._max_in_flight = state.settings.max_in_flight_requests
         self._host = ""  # Java's InetAddress text
+        self.peer = ""
+        self.client_id: str | None = None
         self._identity_of = identity_of
         self.identity = Identity(ANONYMOUS, "")
         self._has_tls = False
@@ -94,6 +96,7 @@ class KafkaConnection(asyncio.Protocol):
         self.answers.open(self._transport)
         peer = transport.get_extra_info("peername")
         self._host = f"/{peer[0]}" if peer else "/unknown"
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else ""
         self._has_tls = transport.get_extra_info("sslcontext") is not None
         host = peer_host(transport)
         self._state.opened(self, host)
@@ -185,6 +188,8 @@ class KafkaConnection(asyncio.Protocol):
                     most -= 1
                     rotation.units -= 1 + size // UNIT_BYTES
                     header = read_header(frame)
+                    if self.client_id is None:
+                        self.client_id = header.client_id
                     answers.request_bytes += size
                     if size < LARGE_BYTES:
                         request = header.api.decode_request(header, frame, self._host)

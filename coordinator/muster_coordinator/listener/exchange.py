@@ -31,6 +31,10 @@ class AnsweringConnection(Protocol):
     """The connection, as an exchange knows it."""
 
     identity: Identity
+    peer: str
+    """The client's address and port; "" if it has none."""
+    client_id: str | None
+    """What its first request says; None before it."""
 
     def serve(self, handlers: Mapping[type, Callable[[Any, ClientAnswer], None]]) -> None:
         """Let these carry out the requests from the next one on."""

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 import structlog
@@ -37,6 +38,8 @@ FAST_S = 0.001
 the write where processors are busy: a smaller bound would keep the writes of a fast disk there."""
 STALLED_S = 0.1
 """A write that takes this long waits for the disk, not for a processor."""
+TOLD = 100
+"""The line about a slow write has the ends of so many logs at most."""
 WINDOW = 32
 """The event loop writes itself while fewer than half of about this many last writes were slow."""
 INLINE_BYTES_MAX = 64 << 10
@@ -205,7 +208,8 @@ class JournalWriter:
     def _written(self, ends: dict[int, int], took_s: float) -> None:
         self._pace.note(took_s)
         if took_s >= STALLED_S:
-            logger.warning("journal_write_slow", ms=round(took_s * 1000))
+            told = dict(islice(ends.items(), TOLD))
+            logger.warning("journal_write_slow", ms=round(took_s * 1000), partitions=len(ends), ends=told)
         self.is_writing = False
         self.ended += 1
         again, self._again = self._again, False

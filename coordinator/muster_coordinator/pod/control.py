@@ -11,6 +11,7 @@ from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.drain import Drain
+from muster_coordinator.pod.election_spans import ElectionSpans
 from muster_coordinator.pod.fencing_token import FencingTokens
 from muster_coordinator.pod.given_access import GivenAccess
 from muster_coordinator.pod.images import Images
@@ -24,6 +25,7 @@ from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.settings import PeerSettings
+from muster_coordinator.tracing.ports import Spans
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,10 @@ class Pod:
         *,
         delete_offsets_of_removed_topics: bool,
         given: GivenAccess | None = None,
+        spans: Spans | None = None,
     ) -> None:
-        """`given`: what the operator has given of users and ACLs, if this pod takes them from it."""
+        """`given`: what the operator has given of users and ACLs, if this pod takes them from it. `spans`: where
+        elections are traced."""
         self.identity = identity
         self._mirror = mirror
         self._given = given
@@ -75,10 +79,13 @@ class Pod:
         self._publisher = PartitionPublisher(self._hub, self._status_of, self._images.followed)
         self._drain = Drain(manager, self._images.replicated, self._hub.publish_status, settings.drain_timeout_ms)
         self._listening = False
+        self._election_spans = ElectionSpans(spans, self._status_of) if spans is not None else None
 
     def partition_changed(self, partition: int) -> None:
         """Implements `pod.events.PodWatcher`."""
         self._publisher.changed(partition)
+        if self._election_spans is not None:
+            self._election_spans.partition_changed(partition)
 
     def pod_changed(self) -> None:
         """Implements `pod.events.PodWatcher`."""
@@ -126,22 +133,25 @@ class Pod:
 
     async def elect(self, request: p.ElectionsRequest) -> p.CallResults:
         self.operator_heard()
-        results = await asyncio.gather(
-            *(
-                self._manager.elect(
-                    e.partition,
-                    e.epoch,
-                    e.replicas,
-                    e.previous_replicas,
-                    bootstrap=e.bootstrap,
-                    force=e.force,
-                    allow_data_loss=e.allow_data_loss,
-                )
-                for e in request.elections
-            )
-        )
+        results = await asyncio.gather(*(self._elect(each, request.trace) for each in request.elections))
         self._manager.metrics.elections.update(result.status.value for result in results)
         return p.CallResults(tuple(results))
+
+    async def _elect(self, each: p.Election, trace: str) -> CallResult:
+        if self._election_spans is not None:
+            self._election_spans.called(each, trace)
+        result = await self._manager.elect(
+            each.partition,
+            each.epoch,
+            each.replicas,
+            each.previous_replicas,
+            bootstrap=each.bootstrap,
+            force=each.force,
+            allow_data_loss=each.allow_data_loss,
+        )
+        if self._election_spans is not None:
+            self._election_spans.answered(each, result)
+        return result
 
     async def resign(self, request: p.ResignationsRequest) -> p.CallResults:
         self.operator_heard()

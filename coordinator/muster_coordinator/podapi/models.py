@@ -70,7 +70,10 @@ class Election(Request, frozen=True):
 
 
 class ElectionsRequest(Request, frozen=True):
+    """`trace`: the span of the call, as W3C's traceparent has it; "": nobody traces it."""
+
     elections: tuple[Election, ...]
+    trace: str = ""
 
 
 # POST /v1/resignations

@@ -69,6 +69,7 @@ from muster_coordinator.process.data_dir import DataDirInUseError, DataDirLock
 from muster_coordinator.process.logging import configure_logging
 from muster_coordinator.process.metrics import PodMetrics
 from muster_coordinator.process.ports import InnerPorts, plain_ports
+from muster_coordinator.process.tracing import pod_spans, watched
 from muster_coordinator.records import batch as records_batch
 from muster_coordinator.security.exposure import warn_of_plain_ports
 from muster_coordinator.security.tls import TlsError
@@ -76,6 +77,7 @@ from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.settings import parse_prefixes
 from muster_coordinator.shard.fencing import Fencing
 from muster_coordinator.state_machine import StateMachine
+from muster_coordinator.tracing.opening import TracingError
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
 from muster_coordinator.tuning.descriptors import DescriptorShares, SpareDescriptors, descriptor_shares
 
@@ -120,6 +122,10 @@ async def _start(
     settings = options.settings
     _lock(options, stack)
     clock = SystemClock()
+    try:
+        spans = pod_spans(options, version, stack)
+    except TracingError as error:
+        raise StartError(f"muster.tracing.endpoint: {error}") from None
     events = PodEvents()
     partitions = Partitions()
     identity = PeerIdentity(options.pod, options.uid)
@@ -173,6 +179,7 @@ async def _start(
         health,
         delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
         given=given,
+        spans=spans,
     )
     events.watch(pod)
     stack.push_async_callback(pod.stop)
@@ -203,7 +210,12 @@ async def _start(
     stack.callback(pods.stop)
     serve = partial(ports.serve, api, pod, metrics, stack, descriptors.inner)
     await _listen(options, stack, manager, network, pods.connection, serve)
-    await _serve_clients(options, stack, listeners, access, handlers)
+
+    def behind_checks(listener: str) -> Mapping[type, Handler]:
+        guarded = access.guard(handlers(listener), listeners.state.audit)
+        return watched(guarded, settings.tracing.slow_request_ms, clock, view, manager, spans)
+
+    await _serve_clients(options, stack, listeners, access, behind_checks)
     pod.listening()
     logger.info(
         "listening",
@@ -354,7 +366,7 @@ async def _serve_clients(
     stack.push_async_callback(listeners.stop)
     try:
         for name, address in {"": options.kafka_listen, **options.listeners}.items():
-            await listeners.listen(*address, access.guard(handlers(name), listeners.state.audit), access.security[name])
+            await listeners.listen(*address, handlers(name), access.security[name])
     except OSError as error:
         raise StartError(f"cannot listen: {error}") from error
 

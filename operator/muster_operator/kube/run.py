@@ -60,6 +60,8 @@ class KubeOptions:
     """Image for clusters that name none; "": the image of this pod."""
     tls_directory: str = ""
     """Where this process keeps keys of its own, in memory; "": new pods have no certificates, and are plain."""
+    tracing_endpoint: str = ""
+    """URL of a collector of OpenTelemetry's spans; "": none are sent."""
     health_host: str = "0.0.0.0"
     health_port: int = 9641
 
@@ -70,14 +72,15 @@ class KubeOptions:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KubeOptions:
-        """MUSTER_OPERATOR_POD, _NAMESPACE, _WATCH_NAMESPACE, _IMAGE, _TLS_DIR, _HEALTH_PORT; all optional outside
-        Kubernetes."""
+        """MUSTER_OPERATOR_POD, _NAMESPACE, _WATCH_NAMESPACE, _IMAGE, _TLS_DIR, _TRACING_ENDPOINT, _HEALTH_PORT; all
+        optional outside Kubernetes."""
         return cls(
             pod=environment.get("MUSTER_OPERATOR_POD") or socket.gethostname(),
             namespace=environment.get("MUSTER_OPERATOR_NAMESPACE") or "default",
             watch_namespace=environment.get("MUSTER_OPERATOR_WATCH_NAMESPACE") or None,
             image=environment.get("MUSTER_OPERATOR_IMAGE", ""),
             tls_directory=environment.get("MUSTER_OPERATOR_TLS_DIR", ""),
+            tracing_endpoint=environment.get("MUSTER_OPERATOR_TRACING_ENDPOINT", ""),
             health_port=int(environment.get("MUSTER_OPERATOR_HEALTH_PORT") or 9641),
         )
 

@@ -67,11 +67,16 @@ def next_to_restart(seen: Observation, steady_s: float) -> str:
     return max(outdated, key=lambda pod: pod.node_id).name if outdated else ""
 
 
-def has_ended(seen: Observation) -> bool:
-    """Whether no pod is about to be replaced: all serve with the declared template, or a person has to act."""
+def how_it_ended(seen: Observation) -> str:
+    """Why no pod is about to be replaced: all serve with the declared template, or a person has to act. "" if one
+    is."""
     assert seen.cluster is not None
-    done = all(pod.is_up and not pod.outdated for pod in seen.pods) and len(seen.pods) >= seen.cluster.spec.pods
-    return done or seen.cluster.spec.rollout.paused or bool(_broken(seen))
+    if all(pod.is_up and not pod.outdated for pod in seen.pods) and len(seen.pods) >= seen.cluster.spec.pods:
+        return "done"
+    if seen.cluster.spec.rollout.paused:
+        return "paused"
+    broken = _broken(seen)
+    return f"pod {broken[0].name} does not run: {broken[0].trouble}" if broken else ""
 
 
 def restart(

@@ -19,6 +19,7 @@ from muster_operator.plan.reset_facts import ResetMemory
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey, Store
 from muster_operator.store.workload import Workload
+from muster_operator.traces import Traces
 
 RETRY_S = 0.5
 """From a background call to a pod or the store that failed to the next one of its kind, in seconds."""
@@ -43,6 +44,8 @@ class Memory:
     attempts: Attempts
     failovers: Failovers
     phases: Phases
+    traces: Traces | None = None
+    """None: nobody collects spans."""
     groups: GroupMemory = field(default_factory=GroupMemory)
     resets: ResetMemory = field(default_factory=ResetMemory)
     image: MetadataImage | None = None
@@ -66,6 +69,24 @@ class Memory:
     """When a step that must not do so all the time last did its work (monotonic seconds)."""
     said: dict[str, str] = field(default_factory=dict)
     """The last line of each step: a line is logged when it is a new one."""
+
+    def recorded(self, now: float) -> None:
+        """Leaders and epochs of the plan are in the store."""
+        self.phases.recorded(now)
+        if self.traces is not None:
+            self.traces.recorded()
+
+    def called(self, now: float) -> None:
+        """The pods of the plan are called."""
+        self.phases.called(now)
+        if self.traces is not None:
+            self.traces.called()
+
+    def led(self, partition: str, now: float) -> None:
+        """The partition has an active leader."""
+        self.phases.led(partition, now)
+        if self.traces is not None:
+            self.traces.led(partition)
 
 
 @dataclass(frozen=True, slots=True)

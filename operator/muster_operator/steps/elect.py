@@ -10,6 +10,7 @@ import structlog
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.client import PodApiError
 from muster_coordinator.podapi.models import Election, ElectionsRequest, Resignation, ResignationsRequest
+from muster_coordinator.tracing.ports import Span
 from muster_operator.api.durations import parse_duration
 from muster_operator.plan.actions import Action, Elect
 from muster_operator.pods.session import PodSession
@@ -28,18 +29,25 @@ async def elect(context: Context, actions: Sequence[Action]) -> Outcome | None:
     for pod, elections in by_pod.items():
         for each in elections:
             context.memory.attempts.start(each.partition, pod, each.epoch, now, each.reason, each.message)
-        context.spawn(_elect(context, pod, elections))
+        traces = context.memory.traces
+        context.spawn(_traced(context, pod, elections, traces.call(pod, elections) if traces is not None else None))
     if not by_pod:
         return None
     return Outcome("Elected", f"called {sum(map(len, by_pod.values()))} elections on {len(by_pod)} pods")
 
 
-async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None:
+async def _traced(context: Context, pod: str, elections: Sequence[Elect], span: Span | None) -> None:
+    outcome = await _elect(context, pod, elections, span.trace if span is not None else "")
+    if span is not None:
+        span.end(outcome=outcome)
+
+
+async def _elect(context: Context, pod: str, elections: Sequence[Elect], trace: str) -> str:
+    """What came of the call."""
     session = context.pods.get(context.key, pod)
     if session is None:
-        _give_up(context, elections, f"pod {pod} is gone")
-        return
-    request = ElectionsRequest(tuple(_call(each) for each in elections))
+        return _give_up(context, elections, f"pod {pod} is gone")
+    request = ElectionsRequest(tuple(_call(each) for each in elections), trace)
     assert context.seen.cluster is not None
     timeout_s = parse_duration(context.seen.cluster.spec.failover.election_timeout)
     run = session.runs
@@ -48,10 +56,10 @@ async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None
             response = await session.while_it_runs(session.client.elect(request, timeout_s))
     except PodApiError as error:
         context.metrics.elections.labels("unanswered").inc(len(elections))
-        _give_up(context, elections, str(error))
-        return
+        return _give_up(context, elections, str(error))
     _take(context, session, run, elections, response.results)
     _tell_former_leaders(context, elections, response.results)
+    return "answered"
 
 
 def _call(each: Elect) -> Election:
@@ -104,7 +112,8 @@ async def _resign(context: Context, pod: str, resignations: tuple[Resignation, .
         log.info("former_leader_not_told", pod=pod, error=str(error))
 
 
-def _give_up(context: Context, elections: Sequence[Elect], message: str) -> None:
+def _give_up(context: Context, elections: Sequence[Elect], message: str) -> str:
     now = context.clock.monotonic()
     for each in elections:
         context.memory.attempts.unanswered(each.partition, each.epoch, now, message)
+    return message

@@ -18,6 +18,7 @@ from muster_operator.api.crds import KINDS
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
 from muster_operator.kube.gateway_manifests import READY_PORT, Moving, gateway_deployment, gateway_service
 from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT, stateful_set
+from muster_operator.kube.run import KubeOptions
 
 REPOSITORY = Path(__file__).parents[3]
 CHART = REPOSITORY / "charts" / "muster"
@@ -133,6 +134,20 @@ def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
     assert [rule["from"] for rule in policy["spec"]["ingress"] if _ports(rule) == [METRICS_PORT]] == [scraping]
     assert rendered["NetworkPolicy", "muster-operator"]["spec"]["ingress"][0]["from"] == scraping
     assert not [kind for kind, _ in helm_template("--set", "networkPolicies.enabled=false") if kind == "NetworkPolicy"]
+
+
+@needs_helm
+def test_operator_is_told_of_a_collector() -> None:
+    def environment(*arguments: str) -> dict[str, str]:
+        (container,) = helm_template(*arguments)["Deployment", "muster-operator"]["spec"]["template"]["spec"][
+            "containers"
+        ]
+        return {each["name"]: each.get("value", "") for each in container["env"]}
+
+    name, url = "MUSTER_OPERATOR_TRACING_ENDPOINT", "http://collector:4318"
+    assert name not in environment()
+    assert environment("--set", f"operator.tracingEndpoint={url}")[name] == url
+    assert KubeOptions.from_environment({name: url}).tracing_endpoint == url
 
 
 @needs_helm

@@ -213,7 +213,10 @@ async def test_write_that_all_groups_of_the_pod_waited_for_is_logged(
         await times.commits(roomy, 40, SLOW)
         assert logs == []
         await times.commits(roomy, 1, STALLED)
-    assert [(each["event"], each["log_level"], each["ms"]) for each in logs] == [("journal_write_slow", "warning", 200)]
+    (line,) = logs
+    assert (line["event"], line["log_level"], line["ms"]) == ("journal_write_slow", "warning", 200)
+    assert line["ends"] == {0: roomy.pod.log.end_offset}, "followers name the records as the leader does"
+    assert line["partitions"] == 1
 
 
 async def test_large_write_and_change_of_the_file_are_the_threads(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from tests.unit.podapi.fake_volume import FakeVolume
 
 from muster_coordinator.podapi.client import new_session
 from muster_coordinator.states import ShardState
+from muster_coordinator.tracing.ports import Spans
 from muster_operator.api.models import (
     ClusterRef,
     CoordinatorCluster,
@@ -193,11 +194,13 @@ class World:
                 await asyncio.sleep(0.005)
 
     @asynccontextmanager
-    async def operator(self, turns: Turns | None = None) -> AsyncIterator[Reconciler]:
+    async def operator(self, turns: Turns | None = None, spans: Spans | None = None) -> AsyncIterator[Reconciler]:
         clock = Clock()
         async with new_session() as http:
             sessions = PodSessions(http, clock)
-            reconciler = Reconciler(self.store, self.workload, sessions, clock, lambda: 0.5, self.metrics, turns=turns)
+            reconciler = Reconciler(
+                self.store, self.workload, sessions, clock, lambda: 0.5, self.metrics, turns=turns, spans=spans
+            )
             task = asyncio.create_task(reconciler.run())
             try:
                 yield reconciler

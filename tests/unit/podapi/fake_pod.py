@@ -70,6 +70,7 @@ class FakePod:
         self.elections: list[Election] = []
         self.removed: list[str] = []
         self.election_calls = 0
+        self.traces: list[str] = []
         self.images: list[MetadataImage] = []
         self.drained = False
         self.operator_heard_count = 0
@@ -131,6 +132,7 @@ class FakePod:
 
     async def elect(self, request: ElectionsRequest) -> CallResults:
         self.election_calls += 1
+        self.traces.append(request.trace)
         return CallResults(tuple(self._elect(election) for election in request.elections))
 
     def _elect(self, election: Election) -> CallResult:
