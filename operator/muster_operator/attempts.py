@@ -116,7 +116,7 @@ class Attempts:
                 del refusals[pod]
 
     def view(self, now: float) -> Mapping[str, Attempt]:
-        """What a plan must know, by name of the partition."""
+        """The attempts that a plan must know, by name of the partition."""
         self._refused = {
             partition: left
             for partition, refusals in self._refused.items()
@@ -160,7 +160,7 @@ class Attempts:
 
 
 def attempt_of(pod: str, epoch: int, result: CallResult) -> Attempt:
-    """What the result of the election of `pod` in `epoch` says to a plan."""
+    """The result of the election of `pod` in `epoch`, for a plan."""
     text = f"{result.status.value} {result.message}".rstrip()
     return Attempt(
         in_flight=False,

@@ -1,4 +1,4 @@
-"""Where the time of a failover goes, from the last word of the lost leader to the next active one; for metrics."""
+"""The parts of a failover's time, from the last word of the lost leader to the next active one; for metrics."""
 
 from __future__ import annotations
 

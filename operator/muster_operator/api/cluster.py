@@ -241,7 +241,7 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ListenerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """Where clients of a listener begin."""
+    """The first addresses for clients of a listener."""
 
     name: Annotated[str, Meta(description="Name of the listener.")]
     bootstrap: Annotated[str, Meta(description="bootstrap.servers for its clients.")] = ""
@@ -263,7 +263,7 @@ class FailoverRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the operator last saw of the cluster."""
+    """The state of the cluster, as the operator saw it last."""
 
     observed_generation: Generation = 0
     conditions: Conditions = ()

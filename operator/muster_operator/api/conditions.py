@@ -99,7 +99,7 @@ class Reason(StrEnum):
     NAME_TAKEN = "NameTaken"
     """An older MusterUser of the cluster has the same username."""
     INVALID_ACLS = "InvalidAcls"
-    """What a pod would refuse among the ACLs of the user; nothing of it is in force."""
+    """A pod would refuse an ACL of the user; nothing of the user is in force."""
     PASSWORD_NOT_KEPT = "PasswordNotKept"
     """The Secret with the password cannot be read or written; a password that was in force before stays so."""
     PODS_REFUSED = "PodsRefused"

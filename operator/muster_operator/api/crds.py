@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a definition says beyond the schema. `selectable`: paths of fields for `kubectl get --field-selector`."""
+    """The parts of a definition beyond its schema. `selectable`: paths of fields for `kubectl get --field-selector`."""
 
     kind: str
     resource: type[msgspec.Struct]

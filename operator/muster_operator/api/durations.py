@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
-"""What the schema accepts: a subset of Go's time.ParseDuration that CEL's duration() reads too; no sign."""
+"""The durations that the schema accepts: a subset of Go's time.ParseDuration that CEL's duration() reads too; no sign.
+"""
 
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

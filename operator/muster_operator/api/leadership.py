@@ -22,7 +22,7 @@ class Replica(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LeadershipRecord(msgspec.Struct, frozen=True):
-    """What is recorded of one partition before a pod is called. `OffsetsPartition.status` describes the fields.
+    """The record of one partition, made before a pod is called. `OffsetsPartition.status` describes the fields.
 
     `uid`: of the OffsetsPartition. In a status each record is one line of text, such as
     `epoch=6 led=5 leader=c-1 replicas=c-0/4f12,c-1/9ab0 uid=11d4`. The API server writes 1,000 of them in a tenth of

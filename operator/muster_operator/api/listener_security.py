@@ -1,4 +1,4 @@
-"""What a listener of a CoordinatorCluster asks of its clients, and where users and ACLs come from."""
+"""The security of a CoordinatorCluster's listeners: what each asks of clients, and where users and ACLs come from."""
 
 from __future__ import annotations
 

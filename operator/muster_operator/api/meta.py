@@ -1,4 +1,6 @@
-"""What all resources share: group, version, names, metadata, field types. Field names are camelCase on the wire."""
+"""The parts that all resources share: group, version, names, metadata, field types. Field names are camelCase on the
+wire.
+"""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class OffsetsTopicSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OffsetsTopicStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the operator last saw of the topic."""
+    """The state of the topic, as the operator saw it last."""
 
     observed_generation: Generation = 0
     conditions: Conditions = ()
@@ -246,7 +246,9 @@ class OffsetsPartitionSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OffsetsPartitionStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the operator shows of a partition. It decides on `status.leaderships` of the topic, and this follows."""
+    """The state of a partition, for people. The operator decides on `status.leaderships` of the topic, and this
+    follows.
+    """
 
     observed_generation: Generation = 0
     conditions: Conditions = ()

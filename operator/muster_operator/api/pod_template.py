@@ -1,4 +1,4 @@
-"""What a person says of pods in the words of core/v1."""
+"""The fields for pods that have the words of core/v1."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MountedVolume(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
-    """What may be added to the pods."""
+    """Additions to the pods."""
 
     labels: Annotated[Mapping[str, str], Meta(description="Additional labels.")] = {}
     annotations: Annotated[Mapping[str, str], Meta(description="Additional annotations.")] = {}

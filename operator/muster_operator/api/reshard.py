@@ -61,5 +61,5 @@ class ReshardStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def layout(self) -> Layout:
-        """What it makes."""
+        """The layout that it makes."""
         return Layout(self.base, self.partitions)

@@ -103,7 +103,7 @@ def _is_named(group: str, beginnings: tuple[str, ...]) -> bool:
 
 
 class GatewayToPods(msgspec.Struct, frozen=True, rename="camel"):
-    """What the Internal listener asks of the gateway, where groups are at Muster."""
+    """The gateway's side of connections to pods: what the Internal listener asks of it."""
 
     tls: OutgoingTls | None = None
     sasl: OutgoingSasl | None = None

@@ -28,7 +28,7 @@ AclOperation = Literal[
 
 
 class UserAcl(msgspec.Struct, frozen=True, rename="camel"):
-    """What the user may do, or may not, with one resource or those whose names begin so: Kafka's words."""
+    """A permission or denial for one resource, or for those whose names begin so, in Kafka's words."""
 
     operations: Annotated[
         tuple[AclOperation, ...],
@@ -77,7 +77,7 @@ class UserAuthentication(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UserQuotas(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the user may take of each pod, as Kafka's quotas are for each broker."""
+    """The user's quotas at each pod, as Kafka's are at each broker."""
 
     connections: Annotated[
         Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
@@ -144,7 +144,7 @@ class MusterUserSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MusterUserStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What of the user is in force."""
+    """The parts of the user that are in force."""
 
     observed_generation: Generation = 0
     conditions: Conditions = ()

@@ -32,7 +32,7 @@ class ClusterCertificates(msgspec.Struct, frozen=True):
 
 
 def due(present: ClusterCertificates | None, cluster: str, wanted_round: int, now: datetime) -> ClusterCertificates:
-    """What is to be in force now: `present` if nothing is due. `cluster`: `<namespace>/<name>`.
+    """The record that is to be in force now: `present` if nothing is due. `cluster`: `<namespace>/<name>`.
 
     An exchange of the CA that was asked for begins when the one before is over.
     """

@@ -27,7 +27,7 @@ def belongs_to(meta: Json, cluster: CoordinatorCluster) -> bool:
 
 
 def in_the_way(cluster: CoordinatorCluster, kind: str, name: str) -> str:
-    """What a person is told of an object that does not belong to the cluster."""
+    """The message about an object that does not belong to the cluster."""
     return (
         f"{kind} {name} exists and is not of this CoordinatorCluster: nothing is applied. Give the cluster another"
         f" name, or, if nothing needs that object: kubectl -n {cluster.metadata.namespace} delete {kind.lower()} {name}"

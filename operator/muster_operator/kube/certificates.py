@@ -45,7 +45,7 @@ RECORDS = "muster-operator-certificates"
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was found or made at the last look."""
+    """The Secrets that the last look found or made."""
 
     uid: str
     security: Security

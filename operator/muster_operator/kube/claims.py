@@ -44,7 +44,7 @@ class Volumes:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What was found for this declaration, and whether there is nothing left to look for."""
+    """The result of a look at the claims of this declaration, and whether it is final."""
 
     cluster: CoordinatorCluster
     pods: tuple[str, ...]
@@ -59,7 +59,7 @@ class _Looked:
 
 
 class Claims:
-    """What is known of the claims of each cluster."""
+    """Remembers the claims of each cluster."""
 
     def __init__(self, client: KubeClient, clock: Callable[[], float]) -> None:
         self._client = client
@@ -67,7 +67,7 @@ class Claims:
         self._known: dict[ClusterKey, _Looked] = {}
 
     def volumes(self, key: ClusterKey) -> Volumes:
-        """What was found last, without asking anybody."""
+        """The volumes as they were found last; asks nobody."""
         known = self._known.get(key)
         return Volumes() if known is None else known.volumes
 
@@ -159,7 +159,7 @@ def _phase(claim: Json) -> str:
 
 
 def _size(claim: Json) -> str:
-    """What the volume has; while there is none, what it will have at first."""
+    """The size of the volume; while there is none, the size that it will have at first."""
     asked: str = claim["spec"]["resources"]["requests"]["storage"]
     return asked if _phase(claim) != "Bound" else str(claim["status"]["capacity"]["storage"])
 

@@ -104,7 +104,7 @@ class KubeClient:
         return await self._request("GET", path, timeout=timeout)
 
     async def get_text(self, path: str, query: Sequence[tuple[str, str]] = ()) -> str:
-        """What is no object: a log, or what a pod answers."""
+        """Reads text that is no object: a log, or the answer of a pod."""
         accepted = {"Accept": "text/plain, */*"}
         return (await self._send("GET", path, list(query), headers=accepted)).decode(errors="replace")
 

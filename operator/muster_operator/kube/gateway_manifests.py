@@ -1,4 +1,4 @@
-"""What the gateway of a CoordinatorCluster becomes in Kubernetes, as pure functions: a Service, a PodDisruptionBudget
+"""The objects of a CoordinatorCluster's gateway in Kubernetes, as pure functions: a Service, a PodDisruptionBudget
 and a Deployment (ADR 37).
 
 One Service has a port for each broker id and for each pod: all gateway pods are alike, so whichever of them a client
@@ -93,7 +93,7 @@ def gateway_budget(cluster: CoordinatorCluster) -> tuple[str, Manifest]:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """What a gateway has to know for groups that can move: the beginnings of their ids, and whether the pods' APIs have
+    """The settings of a gateway for groups that can move: the beginnings of their ids, and whether the pods' APIs have
     TLS."""
 
     prefixes: tuple[str, ...] = ()
@@ -101,9 +101,9 @@ class Moving:
 
 
 def moving_of(cluster: CoordinatorCluster, pods: Iterable[Manifest], live: Manifest | None, *, new: bool) -> Moving:
-    """What the gateway gets of what is declared: what every pod has by now. A gateway that had it earlier would let
-    these groups wait until the last leader is replaced. What the `live` Deployment has once it keeps: without it a
-    gateway sends groups that have moved to Kafka. `new`: whether pods that are still to be made have TLS.
+    """The part of the declaration that the gateway gets: the one that every pod has by now. A gateway that had it
+    earlier would let these groups wait until the last leader is replaced. What the `live` Deployment has once it keeps:
+    without it a gateway sends groups that have moved to Kafka. `new`: whether pods that are still to be made have TLS.
     """
     upstream, specs = cluster.spec.upstream, [each["spec"] for each in pods]
     declared = upstream.movable_groups if upstream is not None else ()
@@ -114,7 +114,7 @@ def moving_of(cluster: CoordinatorCluster, pods: Iterable[Manifest], live: Manif
 
 
 def _named(pod_spec: Manifest, variable: str, setting: str) -> tuple[str, ...]:
-    """What a list among the settings of a pod has."""
+    """The entries of a list among the settings of a pod."""
     environment = pod_spec["containers"][0].get("env", ())
     text = next((each.get("value", "") for each in environment if each["name"] == variable), "")
     settings = dict(line.partition("=")[::2] for line in text.splitlines())

@@ -33,7 +33,7 @@ NEVER = float("-inf")
 
 @dataclass
 class _Gateway:
-    """What was applied last, or why it was not. `generation`: of the Deployment."""
+    """The gateway that was applied last, or why it was not. `generation`: of the Deployment."""
 
     uid: str
     spec: CoordinatorClusterSpec
@@ -43,7 +43,7 @@ class _Gateway:
     bootstrap: str = ""
     generation: int = 0
     objects: dict[str, Json] = field(default_factory=dict)
-    """What was applied, by kind."""
+    """The objects that were applied, by kind."""
 
 
 class Gateways:
@@ -82,13 +82,13 @@ class Gateways:
             self._look_at(cluster_of(raw))
 
     def doubt(self, key: ClusterKey) -> None:
-        """What was applied may have been changed: it is compared at the next `ensure`."""
+        """Has the next `ensure` compare the objects that were applied: somebody may have changed them."""
         self._doubts[key] += 1
         if key in self._known:
             self._known[key].at = NEVER
 
     def wanted(self, key: ClusterKey, kind: str) -> Mapping[str, Json]:
-        """What was applied last of a kind, by name."""
+        """The object of a kind that was applied last, by name."""
         known = self._known.get(key)
         manifest = None if known is None else known.objects.get(kind)
         return {} if manifest is None else {manifest["metadata"]["name"]: manifest}

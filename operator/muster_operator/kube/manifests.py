@@ -1,4 +1,4 @@
-"""What a CoordinatorCluster becomes in Kubernetes, as pure functions: objects to be applied server-side.
+"""The objects of a CoordinatorCluster in Kubernetes, as pure functions. They are applied server-side.
 
 One StatefulSet with a volume per pod, a headless Service (pod names in DNS), a bootstrap Service for clients and a
 PodDisruptionBudget. Every object is owned by the CoordinatorCluster, and goes with it; volumes of a StatefulSet stay.

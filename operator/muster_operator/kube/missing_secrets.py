@@ -19,7 +19,7 @@ from muster_operator.store.workload import PodInfo
 log = structlog.get_logger(__name__)
 
 WAITING = ("ContainerCreating", "PodInitializing")
-"""What a container waits for that has not all its volumes yet."""
+"""The reasons of a container that waits for volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Known:
 
 
 class MissingSecrets:
-    """What is known of each cluster. Where all pods have started, nothing is asked."""
+    """Remembers the missing Secrets of each cluster. Where all pods have started, nothing is asked."""
 
     def __init__(self, client: KubeClient, clock: Callable[[], float]) -> None:
         self._client = client

@@ -20,7 +20,7 @@ TROUBLE_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What was last read of a node. `lost`: the API server hears nothing of its kubelet, or has no such node.
+    """A node as it was read last. `lost`: the API server hears nothing of its kubelet, or has no such node.
     `address`: at which clients outside reach it, as far as Kubernetes knows.
     """
 
@@ -120,7 +120,9 @@ def trouble_of(status: Json) -> str:
 
 
 def _kafka_address(raw: Json, ip: str, key: ClusterKey) -> str:
-    """What the pod advertises: its own environment says it, also if the cluster declares something else by now."""
+    """The address that the pod advertises: its own environment says it, also if the cluster declares something else by
+    now.
+    """
     container = raw["spec"]["containers"][0]
     advertise = next((each["value"] for each in container.get("env", ()) if each["name"] == "MUSTER_ADVERTISE"), "")
     host, _, port = advertise.rpartition(":")

@@ -1,4 +1,4 @@
-"""What is the same in pods of coordinators and of gateways: where they run, as whom, and what they mount."""
+"""The parts that pods of coordinators and of gateways share: where they run, as whom, and what they mount."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def pod_security(template: PodTemplate) -> Manifest:
 
 
 def spread(template: PodTemplate, labels: Mapping[str, str]) -> list[Manifest]:
-    """What a person says. Without that a node or a zone that is lost should take one pod: preferences, because a small
-    cluster must still start."""
+    """The spread that a person declares. Without one a node or a zone that is lost should take one pod: preferences,
+    because a small cluster must still start.
+    """
     if template.topology_spread_constraints:
         return [dict(each) for each in template.topology_spread_constraints]
     return [
@@ -60,7 +61,7 @@ def spread(template: PodTemplate, labels: Mapping[str, str]) -> list[Manifest]:
 
 
 def placement(template: PodTemplate) -> Manifest:
-    """What a person says of the pods in the words of core/v1."""
+    """The placement that a person declares, in the words of core/v1."""
     said: Manifest = {
         "tolerations": list(template.tolerations),
         "affinity": template.affinity,

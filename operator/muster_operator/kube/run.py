@@ -59,7 +59,9 @@ class KubeOptions:
     image: str = ""
     """Image for clusters that name none; "": the image of this pod."""
     tls_directory: str = ""
-    """Where this process keeps keys of its own, in memory; "": new pods have no certificates, and are plain."""
+    """The directory in which this process keeps keys of its own, in memory; "": new pods have no certificates, and are
+    plain.
+    """
     tracing_endpoint: str = ""
     """URL of a collector of OpenTelemetry's spans; "": none are sent."""
     health_host: str = "0.0.0.0"
@@ -87,7 +89,7 @@ class KubeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the operator finds around it, next to the API server and the pods. `random` gives numbers in [0, 1).
+    """The operator's surroundings beside the API server and the pods. `random` gives numbers in [0, 1).
 
     `lease`: name of the Lease in each namespace; operators with different ones know nothing of each other.
     """

@@ -30,7 +30,7 @@ are on a node, such as topology.topolvm.io/node and openebs.io/nodename. No node
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was found for these pods (uids). `since`: when these claims of a pod were first found stranded."""
+    """The volumes that were found for these pods (uids). `since`: when these claims of a pod were first found stranded."""
 
     pods: tuple[str, ...]
     at: float
@@ -39,7 +39,7 @@ class _Known:
 
 
 class StrandedVolumes:
-    """What is known of each cluster. Where no pod waits for a node, nothing is read."""
+    """Remembers the stranded volumes of each cluster. Where no pod waits for a node, nothing is read."""
 
     def __init__(self, client: KubeClient, clock: Callable[[], float]) -> None:
         self._client = client
@@ -48,7 +48,7 @@ class StrandedVolumes:
         self._unreadable: set[ClusterKey] = set()
 
     def volumes(self, key: ClusterKey) -> tuple[StrandedVolume, ...]:
-        """What was found last, without asking anybody."""
+        """The volumes as they were found last; asks nobody."""
         known, now = self._known.get(key), self._clock()
         if known is None:
             return ()

@@ -58,7 +58,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
-    """What was applied last for a cluster: the manifests of this object (its uid) and spec."""
+    """The objects that were applied last for a cluster: the manifests of this object (its uid) and spec."""
 
     uid: str
     spec: CoordinatorClusterSpec
@@ -92,7 +92,7 @@ class KubeWorkload:
         self._pods: Cache[Json] = Cache(cluster_of)
         self._services: Cache[Json] = Cache(cluster_of)
         self._infos: dict[ClusterKey, tuple[PodInfo, ...]] = {}
-        """What `pods` answers, until something that it is made from changes."""
+        """The answer of `pods`, until something that it is made from changes."""
         self._applied: dict[ClusterKey, _Applied] = {}
         self._made: dict[tuple[ClusterKey, str], Json] = {}
         """By cluster and its uid: the StatefulSet as it was applied last, whatever others have done to it since."""

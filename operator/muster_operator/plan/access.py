@@ -1,4 +1,4 @@
-"""What of the MusterUsers pods are to have: users with SCRAM credentials, and ACLs (ADR 38). Pure."""
+"""The access that pods are to have, from MusterUsers: users with SCRAM credentials, and ACLs (ADR 38). Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ Credentials = Mapping[str, str]
 
 @dataclass(frozen=True)
 class AccessState:
-    """What pods are to have. `trouble`: why a MusterUser is not in force, or its password not kept, by its name."""
+    """The access that pods are to have. `trouble`: why a MusterUser is not in force, or its password not kept, by its
+    name.
+    """
 
     image: AccessImage
     trouble: Mapping[str, Trouble]

@@ -26,7 +26,7 @@ Pair = tuple[frozenset[str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the logs say about partitions without a complete record, by index.
+    """The findings in the logs about partitions without a complete record, by index.
 
     `adopted`: with the sets of their logs. `unclear`: their sets cannot be told (yet), or only a person can. A
     partition in neither has no log that was ever used: it is a new one.
@@ -63,7 +63,7 @@ def missing_pods(seen: Observation) -> str:
 
 
 def _told(seen: Observation, record: OffsetsPartition) -> OffsetsPartition | Decision | None:
-    """What the used logs say; None: there is none that counts.
+    """The sets that the used logs name; None: no log counts.
 
     spec.replicas says where replicas shall be, which is not yet where they are. Only where the logs do not agree, or
     name no set, it is a person's choice between them.

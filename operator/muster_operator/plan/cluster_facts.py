@@ -1,4 +1,4 @@
-"""What the decisions of one plan share: the pods, the declared limits, and the counts that spread the load."""
+"""The facts that all decisions of one plan share: the pods, the declared limits, and the counts that spread the load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about one partition: elect a leader, or record what its leader says, repair its set and move its leader.
+"""Decides about one partition: elect a leader, or record what its leader says, repair its set and move its leader.
 
 A plan does one thing at a time per partition, the most urgent first. A repair or a move is an election in a higher
 epoch of a replica that has caught up, with force because a leader lives: clients see a pause of milliseconds. During a

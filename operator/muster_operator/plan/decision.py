@@ -1,4 +1,4 @@
-"""What a plan decides about one partition, and the election that a decision can contain."""
+"""The decision of a plan about one partition, and the election that a decision can contain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster_operator.plan.partition_view import Member, PartitionView, log_ids
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to record about a partition (without conditions and times), and what follows once it is recorded.
+    """The record that a partition is to get (without conditions and times), and what follows it.
 
     `create_on`: pods that shall create a log. `refresh`: the pod to ask how far its followers are; "" for none.
     """
@@ -46,7 +46,7 @@ def stalled(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Dec
 
 
 def same_log(pods: str) -> str:
-    """What helps where `pods` have one log, as text for people."""
+    """Tells people what helps where `pods` have one log."""
     return f"pods {pods} have a log with the same id: remove the volume that is a copy"
 
 

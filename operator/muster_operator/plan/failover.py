@@ -237,7 +237,7 @@ def _no_majority(partition: PartitionView, seen: OffsetsPartitionStatus) -> Deci
 
 
 def _what_helps(partition: PartitionView) -> str:
-    """What a person can do for a partition whose majority is lost."""
+    """Tells a person what to do for a partition whose majority is lost."""
     there = [(each.replica.pod, each.view) for each in partition.members if each.is_there and each.view is not None]
     left = [view for _, view in there]
     command = patch("offsetspartition", partition.record.metadata, {"allowDataLoss": partition.last_led_epoch})

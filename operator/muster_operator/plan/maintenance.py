@@ -1,4 +1,4 @@
-"""What a person asks for single pods: to lead nothing for a while, to serve no client, to be replaced."""
+"""The requests of a person for single pods: to lead nothing for a while, to serve no client, to be replaced."""
 
 from __future__ import annotations
 

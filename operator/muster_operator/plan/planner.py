@@ -80,7 +80,7 @@ CHANGES_AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class _TopicPlan:
-    """What is decided of one topic, over its own partitions and its own record."""
+    """The decisions about one topic, over its own partitions and its own record."""
 
     topic: OffsetsTopic
     statuses: Mapping[int, OffsetsPartitionStatus]

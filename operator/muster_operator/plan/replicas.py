@@ -1,4 +1,6 @@
-"""What follows from the decisions about partitions for objects and logs: what is made, deleted, or asked for again."""
+"""The actions on objects and logs that follow from the decisions about partitions: what is made, deleted, or asked for
+again.
+"""
 
 from __future__ import annotations
 

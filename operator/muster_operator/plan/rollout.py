@@ -23,7 +23,7 @@ def image_of(seen: Observation) -> str:
 
 
 def verdict_of_rollout(seen: Observation) -> Verdict | None:
-    """What to say of pods that do not run the declared template; None if all of them do."""
+    """The verdict on pods that do not run the declared template; None if all of them do."""
     assert seen.cluster is not None
     outdated = [pod.name for pod in seen.pods if pod.outdated]
     if seen.applied and not outdated:

@@ -60,7 +60,7 @@ def _is_needed(pod: PodView, topics: Sequence[OffsetsTopic], records: Mapping[in
 def scale_down(
     seen: Observation, topics: Sequence[OffsetsTopic], partitions: Sequence[OffsetsPartitionStatus]
 ) -> Verdict | None:
-    """What to say of pods above spec.pods; None if there are none."""
+    """The verdict on pods above spec.pods; None if there are none."""
     assert seen.cluster is not None
     cluster, declared = seen.cluster, seen.cluster.spec.pods
     surplus = [pod.name for pod in _surplus(seen)]

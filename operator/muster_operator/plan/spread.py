@@ -53,7 +53,7 @@ def shares(
 def verdict_of_moves(
     moving: Mapping[int, Share], wanted: Mapping[int, Share], partitions: Mapping[int, OffsetsPartition]
 ) -> Verdict | None:
-    """What to say of replicas that move, or else of those that would if nothing else went on; None: there are none."""
+    """The verdict on replicas that move, or else on those that would if nothing else went on; None: there are none."""
     told = moving or wanted
     if not told:
         return None

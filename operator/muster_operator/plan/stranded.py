@@ -37,7 +37,7 @@ def replace_volume(
 def verdict_of_volumes(
     seen: Observation, topics: Sequence[OffsetsTopic], statuses: Mapping[int, OffsetsPartitionStatus]
 ) -> Verdict | None:
-    """What to say of one volume that is stranded, first of one that is not needed; None if there is none."""
+    """The verdict on one stranded volume, first on one that is not needed; None if there is none."""
     assert seen.cluster is not None
     found = [(needed_for(seen, each, topics, statuses), each) for each in _stranded(seen)]
     if not found:

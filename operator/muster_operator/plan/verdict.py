@@ -1,4 +1,4 @@
-"""What is said of an object, and the conditions that say it."""
+"""The verdict on an object, and the conditions that tell it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from muster_operator.plan.observation import Connection
 
 
 class Event(Enum):
-    """What happens to a stream or to the attempt to open one."""
+    """An event of a stream, or of the attempt to open one."""
 
     STATUS = "status"  # its first line came
     ENDED = "ended"  # the stream ended or broke

@@ -284,7 +284,7 @@ def _is_older(status: ReplicaStatus, known: ReplicaStatus) -> bool:
 
 
 def _leading(before: ReplicaStatus, epoch: int, state: ShardState) -> ReplicaStatus:
-    """What an event of this leader will say, but for the sets and the followers, which the result does not have."""
+    """The event that this leader will send, but for sets and followers, which the result does not have."""
     return ReplicaStatus(
         before.partition,
         state,

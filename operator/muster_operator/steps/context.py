@@ -1,4 +1,4 @@
-"""What every step gets: the observation, the ports, and what is remembered of a cluster between reconciles."""
+"""The context of every step: the observation, the ports, and what is remembered of a cluster between reconciles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TELL_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step did, in one line. `code` is stable (CamelCase)."""
+    """The outcome of a step, in one line. `code` is stable (CamelCase)."""
 
     code: str
     text: str
@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Memory:
-    """What the operator remembers of one cluster. All of it can be lost: it saves calls, it never decides who leads."""
+    """The operator's memory of one cluster. All of it can be lost: it saves calls, it never decides who leads."""
 
     attempts: Attempts
     failovers: Failovers
@@ -58,7 +58,9 @@ class Memory:
     showing: set[str] | None = None
     """The partitions whose statuses are being written; None while no pass is under way."""
     calm: Observation | None = None
-    """What was seen when the last plan had no actions; None: it had some, or time alone may change the next one."""
+    """The observation of the last plan, if that had no actions; None: it had some, or time alone may change the next
+    one.
+    """
     steady_in_s: float | None = None
     """Seconds until a pod has been up, or away, for long enough to matter."""
     idle_since: dict[str, float] = field(default_factory=dict)

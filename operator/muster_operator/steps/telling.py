@@ -1,4 +1,4 @@
-"""What steps that say how far objects are have in common."""
+"""The code that all steps share which tell how far objects are."""
 
 from __future__ import annotations
 

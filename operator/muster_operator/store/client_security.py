@@ -1,4 +1,4 @@
-"""What the listeners of a cluster ask of clients: as settings of its pods, and the Secrets that these name."""
+"""The security of a cluster's listeners, as settings of its pods, and the Secrets that these name."""
 
 from __future__ import annotations
 

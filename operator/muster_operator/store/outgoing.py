@@ -1,4 +1,4 @@
-"""What servers ask of pods and gateways of a cluster: as settings, and the Secrets that these name."""
+"""The logins and TLS of pods and gateways as clients of other servers, as settings, and the Secrets that these name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from muster_operator.api.models import OutgoingSasl, OutgoingTls
 
 ROOT = "/etc/muster"
-"""Where Secrets are mounted."""
+"""The directory in which Secrets are mounted."""
 UPSTREAM, MUSTER = "upstream", "muster"
 """Names of the servers: the brokers of Kafka, and the pods as a gateway sees them."""
 

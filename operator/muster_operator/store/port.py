@@ -42,7 +42,7 @@ class NotFoundError(StoreError):
 
 
 class ClusterKey(NamedTuple):
-    """What one reconcile is about: all objects that refer to this CoordinatorCluster, whether it exists or not.
+    """The subject of one reconcile: all objects that refer to this CoordinatorCluster, whether it exists or not.
 
     The key with an empty name stands for the OffsetsPartitions of a namespace whose topic does not exist.
     """

@@ -66,7 +66,7 @@ MOVABLE = "muster.upstream.movable.groups"
 """The setting of pods with the beginnings of ids that `spec.upstream.movableGroups` declares."""
 
 ARCHIVE_DIRECTORY = "/var/lib/muster-archive"
-"""Where the second volume of a pod is mounted."""
+"""The directory in which the second volume of a pod is mounted."""
 
 UNKNOWN = -1
 """Stands for a number that nobody has asked for yet."""
@@ -84,16 +84,16 @@ class GatewayState:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadState:
-    """What a plan has to know beside the pods. `applied`: `PodInfo.outdated` is about this spec of the cluster.
-    `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `refusal`: why
-    the pods' objects are refused ("": they are not). `default_image`: of clusters that name none ("": pods have no
-    image). `outdated_definitions`: resource definitions that are not those of this operator ("": all are, or nobody
-    knows). `volumes`: of how many pods there are volumes, counted up to the highest, also of pods that do not exist
-    (UNKNOWN: nobody has looked yet). `volume_size`, `archive_size`: of the largest ("": nobody knows). `growing`:
-    which volumes are smaller than declared, and what they wait for ("": none). `growth_refused`: why a volume does
-    not grow ("": it is not refused). `stranded`: volumes of pods that wait for them in vain. `certificates`: why
-    they cannot be renewed ("": they can, or there are none). `certificates_end`: when the first of them ends
-    (seconds since 1970; 0: there is none). `gateway`: of the declared one (None: none is declared).
+    """The state of a cluster's objects beside the pods, for a plan. `applied`: `PodInfo.outdated` is about this spec of
+    the cluster. `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none).
+    `refusal`: why the pods' objects are refused ("": they are not). `default_image`: of clusters that name none ("":
+    pods have no image). `outdated_definitions`: resource definitions that are not those of this operator ("": all are,
+    or nobody knows). `volumes`: of how many pods there are volumes, counted up to the highest, also of pods that do not
+    exist (UNKNOWN: nobody has looked yet). `volume_size`, `archive_size`: of the largest ("": nobody knows). `growing`:
+    which volumes are smaller than declared, and what they wait for ("": none). `growth_refused`: why a volume does not
+    grow ("": it is not refused). `stranded`: volumes of pods that wait for them in vain. `certificates`: why they
+    cannot be renewed ("": they can, or there are none). `certificates_end`: when the first of them ends (seconds since
+    1970; 0: there is none). `gateway`: of the declared one (None: none is declared).
     """
 
     applied: bool = True
@@ -171,15 +171,16 @@ class Workload(Protocol):
         """
 
     def state(self, cluster: CoordinatorCluster) -> WorkloadState:
-        """What is known of the pods' objects, without asking anybody."""
+        """The pods' objects as they are known; asks nobody."""
 
     async def keep_users(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> str:
         """Have a credential for each user with a password, and forget those of others; one line that says what was
         done, "" if that was nothing. What cannot be done now is in `access`."""
 
     def access(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> AccessState | None:
-        """What pods are to have of these users, as far as there are credentials, without asking anybody; None: which
-        there are is not known yet."""
+        """The access of these users that pods are to have, as far as there are credentials; asks nobody. None: which
+        users there are is not known yet.
+        """
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         """Have the pod with this uid, and no later one of its name, replaced by one of the declared template."""
@@ -196,7 +197,7 @@ class Workload(Protocol):
 
 
 def settings_trouble(cluster: CoordinatorCluster) -> str:
-    """What a coordinator of this version would refuse in the settings of the cluster; "" if it takes them."""
+    """Says why a coordinator of this version would refuse the settings of the cluster; "" if it takes them."""
     return _settings_trouble(tuple(sorted(pod_settings(cluster).items())))
 
 
