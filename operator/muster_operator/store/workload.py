@@ -138,7 +138,7 @@ class Restores(Protocol):
     """Claims and Jobs by which the volumes of a new cluster are made from a backup. Errors are StoreError."""
 
     def facts(self, cluster: CoordinatorCluster) -> RestoreFacts | None:
-        """What was found at the last look, without asking anybody; None: nobody has looked at this cluster yet."""
+        """The state as the last look found it; asks nobody. None: nobody has looked at this cluster yet."""
 
     async def look(self, cluster: CoordinatorCluster) -> None:
         """Read claims, Jobs and what Jobs have left."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
 
-from plain_english import MOST_WORDS, fragments, long_sentences, phrases
+from plain_english import MOST_WORDS, NAMED, ROOT, fragments, long_sentences, phrases
 
 SOURCE = '''"""Who may call what."""
 
@@ -35,6 +35,13 @@ def test_fragments_are_found_in_modules_classes_fields_and_constants() -> None:
         (8, "As Kafka has it,"),
         (12, "That was seen."),
     ]
+
+
+def test_more_beginnings_can_be_asked_for() -> None:
+    source = '"""What a pod has."""\n'
+    assert fragments(source) == []
+    assert fragments(source, frozenset({"What"})) == [(1, "What a pod has.")]
+    assert [folder for folder in NAMED if not any((ROOT / folder).glob("*.py"))] == []
 
 
 def test_phrases_are_found_in_any_line_and_only_as_whole_words() -> None:
