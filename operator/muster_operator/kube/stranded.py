@@ -30,7 +30,7 @@ are on a node, such as topology.topolvm.io/node and openebs.io/nodename. No node
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The volumes that were found for these pods (uids). `since`: when these claims of a pod were first found stranded."""
+    """The volumes that were found for these pods (uids). `since`: when a claim of a pod was first found stranded."""
 
     pods: tuple[str, ...]
     at: float

@@ -58,7 +58,7 @@ Records = dict[str, UserRecord]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The Secrets that the last look at a cluster found or made; `credentials` and `trouble` by name of the MusterUser."""
+    """The Secrets that the last look found or made; `credentials` and `trouble` by name of the MusterUser."""
 
     uid: str
     users: tuple[MusterUser, ...]

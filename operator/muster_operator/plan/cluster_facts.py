@@ -1,4 +1,4 @@
-"""The facts that all decisions of one plan share: the pods, the declared limits, and the counts that spread the load."""
+"""The facts that all decisions of one plan share: the pods, the declared limits, and counts for spreading the load."""
 
 from __future__ import annotations
 
