@@ -146,6 +146,22 @@ async def configured(bootstrap: str, group: str) -> str:
     return str(answer.results[0].configs[0].value)
 
 
+async def listed(bootstrap: str) -> list[str]:
+    """The groups with configs of their own, each as often as it is there."""
+    client = await KafkaClient.connect(int(bootstrap.rpartition(":")[2]))
+    answer: Any = await client.call(schema("list_config_resources", 1).ListConfigResourcesRequest(resource_types=(32,)))
+    await client.close()
+    assert int(answer.error_code) == 0
+    return sorted(str(each.resource_name) for each in answer.config_resources)
+
+
+async def until_listed(bootstrap: str, *groups: str) -> None:
+    """Kafka's controller tells its brokers afterwards."""
+    async with asyncio.timeout(60):
+        while await listed(bootstrap) != sorted(groups):
+            await asyncio.sleep(0.1)
+
+
 async def test_consumers_of_the_new_protocol_read_through_the_gateway(tmp_path: Path) -> None:
     settings = {"group.consumer.heartbeat.interval.ms": "1000", "group.consumer.min.heartbeat.interval.ms": "1000"}
     async with KafkaCluster(tmp_path / "kafka", {TOPIC: PARTITIONS}, brokers=1, settings=settings) as kafka:
@@ -157,3 +173,9 @@ async def test_consumers_of_the_new_protocol_read_through_the_gateway(tmp_path: 
             await configure(bootstrap, AT_MUSTER)
             found = [await configured(address, AT_MUSTER) for address in (bootstrap, kafka.bootstrap)]
             assert found == ["6000", "1000"]
+            await until_listed(bootstrap, AT_MUSTER)
+            await configure(kafka.bootstrap, AT_MUSTER)  # which nobody at Kafka has anything of
+            await configure(bootstrap, AT_KAFKA)
+            await until_listed(kafka.bootstrap, AT_KAFKA, AT_MUSTER)
+            await until_listed(bootstrap, AT_KAFKA, AT_MUSTER)
+            assert await configured(bootstrap, AT_KAFKA) == "6000"
