@@ -18,16 +18,22 @@ FOLDERS = ("coordinator", "operator", "gateway", "cli", "pipeline")
 BEGINNINGS = frozenset({"Of", "That", "Who", "Whom", "Whose", "As", "So"})
 NAMED = (  # folders whose docstrings do not begin with What or Where either; others are to follow
     "cli/muster_cli/demo",
+    "cli/muster_cli/drive",
+    "cli/muster_cli/local",
     "cli/muster_cli/mirror",
+    "cli/muster_cli/pipeline",
     "cli/muster_cli/reshard",
+    "cli/muster_cli/ui",
     "coordinator/muster_coordinator/pod/routes",
+    "coordinator/muster_coordinator/podapi",
+    "coordinator/muster_coordinator/process",
+    "coordinator/muster_coordinator/records",
     "coordinator/muster_coordinator/tuning",
     "operator/muster_operator/certificates",
     "operator/muster_operator/pods",
     "operator/muster_operator/store",
     "operator/muster_operator/watch",
-    "pipeline/muster_pipeline/reshard",
-    "pipeline/muster_pipeline/tables",
+    "pipeline/muster_pipeline",
 )
 PHRASES = ("whoever", "from then on", "for so long", "in the place of")
 _GAP = r"[\s#]+"  # between two words: also the end of a line, and what begins the next line of a comment

@@ -1,4 +1,4 @@
-"""What a command changes, and how it is seen that it is done."""
+"""The change that a command makes, and how it is seen that it is done."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def declared_topics(options: UpOptions, before: ClusterRecords, pods: int) -> tu
 
 @dataclass(frozen=True)
 class _Kind:
-    """What is said of a topic. `option`: the command line's for its partitions."""
+    """The words for a topic. `option`: the command line's for its partitions."""
 
     topic: Literal["__consumer_offsets", "__transaction_state"]
     object_name: str

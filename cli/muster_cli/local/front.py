@@ -27,8 +27,9 @@ _ATTEMPTS = 50
 
 @dataclass(frozen=True)
 class Pods:
-    """Where pods listen, HOST:PORT between commas. `reader`: the directory with the certificate for `apis`; None: they
-    are plain."""
+    """The addresses of pods, HOST:PORT between commas. `reader`: the directory with the certificate for `apis`; None:
+    they are plain.
+    """
 
     kafka: str
     apis: str
@@ -46,7 +47,7 @@ class FrontOptions:
     mirrored: bool
     movable: str = ""
     outgoing: Mapping[str, str] = field(default_factory=dict)
-    """What brokers ask of who connects to them: settings of the gateway."""
+    """The TLS and logins that brokers ask for, as settings of the gateway."""
 
     def settings(self, pods: Pods, port: int) -> dict[str, str]:
         """The settings of the gateway's process."""

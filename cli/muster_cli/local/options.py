@@ -36,14 +36,14 @@ def parse_topics(values: Iterable[str]) -> dict[str, int]:
 
 
 def sasl_settings(users_file: Path | None) -> list[str]:
-    """What `--sasl` stands for."""
+    """The settings that `--sasl` stands for."""
     if users_file is None:
         return []
     return [f"sasl.enabled.mechanisms={','.join(HASHES)}", f"muster.users.file={users_file}"]
 
 
 def mirror_settings(upstream: str | None, groups: str | None) -> list[str]:
-    """What `--upstream` stands for at the pods: they mirror the groups that the gateway leaves to Kafka."""
+    """The settings that `--upstream` stands for at the pods: they mirror the groups left to Kafka."""
     if upstream is None:
         return []
     served = ALL_GROUPS if groups is None else groups

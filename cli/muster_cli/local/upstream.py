@@ -1,4 +1,4 @@
-"""What `--upstream` says about an instance that is made: as many partitions as there are in front of it."""
+"""The consequences of `--upstream` for an instance that is made: as many partitions as there are in front of it."""
 
 from __future__ import annotations
 

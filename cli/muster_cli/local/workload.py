@@ -33,7 +33,9 @@ class PodPorts:
 
 @dataclass(frozen=True)
 class PodNetwork:
-    """Where a pod listens. `prefix` comes before its command line, for instance to run it in a network namespace."""
+    """The addresses on which a pod listens. `prefix` comes before its command line, for instance to run it in a network
+    namespace.
+    """
 
     host: str = LOOPBACK
     prefix: tuple[str, ...] = ()

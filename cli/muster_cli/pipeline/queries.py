@@ -150,7 +150,7 @@ def _as_text(row: dict[str, Any]) -> dict[str, Any]:
 @_ENGINE
 @_JSON
 def quality(source: tuple[str, ...], engine: str, as_json: bool) -> None:
-    """What could not be read: file, byte and reason. The exit code is 0 also if there are problems."""
+    """Prints what could not be read: file, byte and reason. The exit code is 0 also if there are problems."""
     with clear_errors():
         if engine == "local":
             from muster_cli.unflushed import unflushed_rows

@@ -32,7 +32,7 @@ ASKED_MAX = 1024
 
 
 class Asked:
-    """What the address of a request says."""
+    """The address of a request, parsed."""
 
     def __init__(self, request: web.Request) -> None:
         self._request = request

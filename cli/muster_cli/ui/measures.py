@@ -1,4 +1,4 @@
-"""What pods say by their metrics of transactions, of the mirror and of gateways. Pure."""
+"""The measures of transactions, mirror and gateways, from the metrics of pods. Pure."""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ STOP_S = 1.0
 
 @dataclass(frozen=True)
 class Door:
-    """Where it listens, and who may come in. `port`: 0 for a free one. `certificate`, `key`: for HTTPS, or None."""
+    """The address of the pages, and who may come in. `port`: 0 for a free one. `certificate`, `key`: for HTTPS, or
+    None.
+    """
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""Where the pages have it from: clusters of an API server, or the instance that runs on this machine."""
+"""The source of the pages: clusters of an API server, or the instance that runs on this machine."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Where it looks, in words."""
+        """The name of the source, for people."""
 
     async def look(self) -> tuple[Seen, ...]:
         """The clusters."""

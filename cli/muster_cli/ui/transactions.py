@@ -35,7 +35,7 @@ PROPERTIES = {
 
 @dataclass(frozen=True)
 class Described:
-    """What a coordinator says of one transaction. `started_ms`: since 1970."""
+    """One transaction, as a coordinator describes it. `started_ms`: since 1970."""
 
     transactional_id: str
     state: str

@@ -1,4 +1,4 @@
-"""What the pages show: questions to the source and to brokers, and their answers as values for the templates."""
+"""The contents of the pages: questions to the source and to brokers, and their answers as values for the templates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NotThereError(Exception):
 
 @dataclass(frozen=True)
 class Page:
-    """What a template is filled with. `status`: that of HTTP."""
+    """The values for a template. `status`: that of HTTP."""
 
     template: str
     title: str
@@ -129,7 +129,9 @@ class Views:
         return Page("group", f"Group {group}", values)
 
     async def explained(self, namespace: str, name: str, asked: str, kind: str) -> Page:
-        """Where a partition or group lives, why it is as it is, what happens next. `asked`: "" for nothing yet."""
+        """Explains where a partition or group lives, why it is as it is, and what happens next. `asked`: "" for nothing
+        yet.
+        """
         seen, report, trouble = await self._cluster(namespace, name)
         problem = ""
         told = []
@@ -184,7 +186,7 @@ class Views:
         return Page("kafka", f"Kafka in front of {name}", values)
 
     async def doctor(self, namespace: str, name: str) -> Page:
-        """What stands between the cluster and production."""
+        """Lists what stands between the cluster and production."""
         seen, report, trouble = await self._cluster(namespace, name)
         told = await self._seldom.get(f"doctor {namespace}/{name}", lambda: self._source.diagnosis(seen))
         values = {"report": report, "told": told.value, "trouble": told.trouble or trouble}

@@ -1,4 +1,4 @@
-"""What a pod offers to its HTTP API: the port between `podapi.server` and the pod."""
+"""The port between `podapi.server` and the pod."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class DeclaredTopic(Request, frozen=True):
 
 
 class MetadataImage(Request, frozen=True, omit_defaults=True):
-    """What a pod tells Kafka clients about the cluster (Kafka: MetadataImage). Ordered by (token, version).
+    """The cluster as a pod shows it to Kafka clients (Kafka: MetadataImage). Ordered by (token, version).
 
     `any_topic`: every topic name counts as existing, next to the declared ones. `peers` and `places`: where replicas
     reach one another. `offsets_base`: the partition that clients know as 0; a re-shard moves it up.

@@ -1,4 +1,4 @@
-"""What a pod asks of its Kafka clients: who they are, and what they may do. From settings and files."""
+"""The identities and rights of Kafka clients, from settings and files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _Value = TypeVar("_Value", covariant=True)
 
 
 class Current(Protocol[_Value]):
-    """What is in force now: from a file, or as the operator gave it."""
+    """The users and ACLs that are in force now: from a file, or as the operator gave it."""
 
     @property
     def value(self) -> _Value: ...
@@ -111,7 +111,7 @@ class ClientAccess:
         return guarded_table(handlers, lambda: acls.value, self._view.name_of, audit)
 
     def shown(self, settings: CoordinatorSettings) -> SecurityHandlers:
-        """What administrators are told of users and ACLs."""
+        """The users and ACLs as administrators see them."""
         acls, users = self._acls, self._users
         return SecurityHandlers(
             (lambda: acls.value.acls) if acls is not None else None,
@@ -191,7 +191,7 @@ class WatchedFiles:
 
 
 def given_access(settings: CoordinatorSettings, data_dir: Path) -> GivenAccess | None:
-    """What the operator has given, if it gives anything."""
+    """The access that the operator has given, if it gives any."""
     if not settings.access.access_from_operator:
         return None
     given = GivenAccess(data_dir, partial(_authorizer, settings.access))

@@ -1,4 +1,4 @@
-"""What a pod tells of elections and slow requests, as its settings say."""
+"""The spans of elections and slow requests that a pod sends, as its settings say."""
 
 from __future__ import annotations
 

@@ -71,14 +71,14 @@ class ConsumerGroupMetadataValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClassicMemberMetadata(msgspec.Struct, frozen=True, gc=False):
-    """What a member of the classic protocol in a consumer group said. `supported_protocols`: (name, metadata)."""
+    """The metadata of a classic member in a consumer group. `supported_protocols`: (name, metadata)."""
 
     session_timeout_ms: int
     supported_protocols: tuple[tuple[str, bytes], ...]
 
 
 _DEFAULT_CLASSIC = ClassicMemberMetadata(0, ())
-"""What a value says without the tagged field: null is written, the default is not."""
+"""The content of a value without the tagged field: null is written, the default is not."""
 
 
 class ConsumerGroupMemberValue(msgspec.Struct, frozen=True, gc=False):
@@ -134,7 +134,7 @@ class ConsumerGroupRegexValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupConfigsValue(msgspec.Struct, frozen=True, gc=False):
-    """What administrators have set for a group, whether it exists or not: (name, value), sorted."""
+    """The configs that administrators have set for a group, whether it exists or not: (name, value), sorted."""
 
     configs: tuple[tuple[str, int], ...]
 

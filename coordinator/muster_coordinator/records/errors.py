@@ -1,4 +1,4 @@
-"""What can be wrong with the bytes of a record.
+"""The errors of decoding a record.
 
 RecordDecodeError                    the bytes are no record of their type: the load fails
 └── UnsupportedValueVersionError     a known record type with an unknown value version: the load fails (KIP-915)

@@ -1,5 +1,6 @@
-"""What records say, decoded. Apart from the functions that read and write them: those modules are compiled, and
-msgspec needs its Structs as Python sees them (ADR 13)."""
+"""The decoded contents of records. They are apart from the functions that read and write them: those modules are
+compiled, and msgspec needs its Structs as Python sees them (ADR 13).
+"""
 
 from __future__ import annotations
 

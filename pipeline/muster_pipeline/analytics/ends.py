@@ -1,4 +1,4 @@
-"""Where end offsets come from: a file, a Kafka cluster, or a mirror of one. Each says where a partition's log ended at
+"""The sources of end offsets: a file, a Kafka cluster, or a mirror of one. Each says where a partition's log ended at
 a moment; several of one partition are its history, which lag in time needs.
 
 A mirror is a directory with what a cluster's Metadata and ListOffsets said, a Parquet file for each time it was asked:
@@ -64,8 +64,8 @@ def ends_from_file(path: Path) -> pa.Table:
 
 
 def ends_from_kafka(bootstrap: str, partitions: Iterable[tuple[str, int]], at_ms: int) -> pa.Table:
-    """Where the logs of `partitions` (topic, number) ended in a Kafka cluster at `at_ms`, and at `LOOK_BACK_MS`
-    before.
+    """The ends of the logs of `partitions` (topic, number) in a Kafka cluster at `at_ms`, and at
+    `LOOK_BACK_MS` before.
 
     Partitions that the cluster does not have any more are left out. Raises EndOffsetsError. ListOffsets by timestamp
     gives the first record at or after it, so that was the end just before; without such a record it is today's end.

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 OUTLIER_SCORE = 3.5
 """Modified z-score from which a value counts as an outlier: Iglewicz and Hoaglin, 1993."""
 _NORMAL_MAD, _NORMAL_MEAN = 1.4826, 1.2533
-"""What median and mean absolute deviation of a normal distribution are multiplied with to give its deviation."""
+"""The factors from median and mean absolute deviation of a normal distribution to its standard deviation."""
 FEWEST_GROUPS = 5
 """With fewer groups none is called an outlier."""
 

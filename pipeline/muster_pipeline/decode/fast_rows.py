@@ -61,7 +61,7 @@ _HAS_TOPIC = np.isin(np.arange(len(KIND_NAMES)), [_COMMIT, _OFFSET_TOMBSTONE])
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a window comes from: the log of a partition of one of the two topics. `position` is its first byte in the
+    """The origin of a window: the log of a partition of one of the two topics. `position` is its first byte in the
     file."""
 
     file: str

@@ -41,7 +41,7 @@ STEPS = [
 
 Row = dict[str, Any]
 EndsOf = Callable[[list[tuple[str, int]], int], pa.Table]
-"""Where the logs of (topic, partition) end, and a moment in ms that counts as now."""
+"""Reads the ends of the logs of (topic, partition); the number is the moment in ms that counts as now."""
 
 
 class EmptyTablesError(PipelineError):

@@ -11,7 +11,7 @@ TRANSACTIONS_FIRST = 500_000
 
 
 def partition_name(number: int) -> str:
-    """What Kafka calls the partition's directory."""
+    """Kafka's name of the partition's directory."""
     if number < TRANSACTIONS_FIRST:
         return f"{OFFSETS_TOPIC}-{number}"
     return f"{TRANSACTIONS_TOPIC}-{number - TRANSACTIONS_FIRST}"
