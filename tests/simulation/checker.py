@@ -204,8 +204,10 @@ class Checker:
             elif isinstance(change, ConsumerGroupRecord):
                 self._partition.consumers.committed(change, batch.epoch)
                 if isinstance(change.value, ConsumerGroupMetadataValue):
-                    upgraded = self._partition.members.became_consumers(change.group_id, change.value.epoch)
-                    self._partition.consumers.changes[change.group_id] += upgraded
+                    consumers, group_id = self._partition.consumers, change.group_id
+                    consumers.changes[group_id] += self._partition.members.became_consumers(
+                        group_id, change.value.epoch, consumers.members(group_id), batch.epoch
+                    )
         self._partition.members.batch_ends(batch.epoch)
         changes = self._partition.consumers.batch_ends(batch.epoch)
         self._partition.world.injected[Injected.KIND_CHANGED] += changes

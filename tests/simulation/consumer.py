@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.simulation.client import PATIENCE_MS, TOPIC, Caller, commit_request, fetch_request, fetched_version
 from tests.simulation.cluster import Partition
+from tests.simulation.consuming.late import classic_requests, say_late
 from tests.simulation.history import History
 from tests.simulation.injected import Injected
 from tests.simulation.members import NEVER_GIVEN, OVERDUE, REBALANCE_MS, SESSION_MS
@@ -171,6 +172,10 @@ class Consumer:
         random, faults = self._world.random, self._world.faults
         if self._assigned and self._happens(0.04):
             self._commit_late(random.choice(self._assigned))
+        elif self._assigned and self._happens(0.04):
+            generation = max(self._generation + random.choice((-2, -1, -1, NEVER_GIVEN)), 0)
+            requests = classic_requests(self._group, self._member, generation, None, "test")
+            say_late(self._caller, random.choice(requests), self._next)
         elif faults and random.random() < 0.01:
             self._again(2 * SESSION_MS)  # it falls silent, and comes back
         elif faults and random.random() < 0.01:

@@ -68,5 +68,6 @@ class Injected(StrEnum):
     PROTOCOL_CHANGED = "member that came back by the other protocol"
     KIND_CHANGED = "group with members that became one of the other kind"
     LATE_COMMIT = "commit with an epoch that is not good for it"
+    LATE_REQUEST = "request of an epoch or a process of before"
     PIPELINED = "request behind others that wait"
     TWO_OPERATORS = "write of one operator behind another's"

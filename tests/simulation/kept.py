@@ -445,7 +445,7 @@ KEPT: dict[str, Options] = {
         transaction_timeout_ms=3000,
     ),
     "nobody owns what a member had that left classic members alone": Options(
-        100150,
+        6,
         replicas=5,
         groups=1,
         clients=2,

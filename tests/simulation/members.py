@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from muster_coordinator.groups.classic_group import ClassicGroup
     from muster_coordinator.records.group_metadata import GroupMetadataValue
 
-__all__ = ["LiveGroups", "Members", "takes_place_of"]
+__all__ = ["LiveGroups", "Members", "Silent", "takes_place_of"]
 
 SESSION_MS = 600
 REBALANCE_MS = 400
 CLOCK_STEP_MS = 1
 NEVER_GIVEN = 1_000
 """No group of a run has so many generations or epochs."""
+LATE_MS = 100
 OVERDUE = 5
 """Answers behind a time-out: timers of a pod that froze may come behind the first."""
 
@@ -85,12 +86,14 @@ class Members:
             raise Violation(f"{group} forgot {gone} of generation {generation} in epoch {epoch}")
         self.removals.update((group, one) for one in left)
 
-    def became_consumers(self, group: str, epoch: int) -> bool:
-        """Whether a classic group with members ended in this batch, which goes on as a consumer group of `epoch`."""
+    def became_consumers(self, group: str, group_epoch: int, now: Collection[str], epoch: int) -> bool:
+        """Whether a classic group with members ended in this batch, written in `epoch`, which goes on as a consumer
+        group of `group_epoch` with those that are there `now`."""
         generation, members = self._left.pop(group, (-1, set()))
-        if epoch < generation:
-            raise Violation(f"{group} becomes a consumer group of epoch {epoch}, after generation {generation}")
-        self._misses(group, members, epoch)
+        if group_epoch < generation:
+            raise Violation(f"{group} becomes a consumer group of epoch {group_epoch}, after generation {generation}")
+        self._removes(group, members - set(now), generation, epoch)
+        self._misses(group, members, group_epoch)
         return bool(members)
 
     def batch_ends(self, epoch: int) -> None:
@@ -163,6 +166,22 @@ class Before(NamedTuple):
     absent: list[str]
 
 
+class Silent:
+    """Members of one leader whose session is over for long, and who are there still."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def look(self, group: str, member: str, silent_ms: int) -> None:
+        """At each operation of their group."""
+        if silent_ms <= SESSION_MS + LATE_MS:
+            self._seen.pop((group, member), None)
+            return
+        self._seen[group, member] += 1
+        if self._seen[group, member] >= OVERDUE:
+            raise Violation(f"{member} is silent since {silent_ms} ms, and {group} has it still")
+
+
 class LiveGroups:
     """What one leader's group state does to its members, seen from outside."""
 
@@ -174,6 +193,8 @@ class LiveGroups:
         self._since_ms = shard.monotonic_ms()
         self._heard: dict[tuple[str, str], int] = {}
         self._phase: dict[str, int] = {}  # group -> when its join or sync phase began
+        self._stable: dict[str, int] = {}  # group -> since when it is stable
+        self._silent = Silent()
 
     def lead(self, epoch: int) -> None:
         """The leader goes on in `epoch`: its next records may lack the members that it removed before."""
@@ -228,8 +249,15 @@ class LiveGroups:
                 self._members.removed.add((group_id, member, self._epoch))
         if group is not None and timer[:1] == ("join",) and group.state is GroupState.COMPLETING_REBALANCE:
             self._members.missed.update((group_id, one, group.generation) for one in absent if one in now)
-        if group is not None and group.state is not state and group.state is not GroupState.STABLE:
-            self._phase[group_id] = self._shard.monotonic_ms()
+        now_ms = self._shard.monotonic_ms()
+        if group is not None and group.state is not state:
+            since = self._stable if group.state is GroupState.STABLE else self._phase
+            since[group_id] = now_ms
+        if group is not None and group.state is GroupState.STABLE:
+            begun_ms = self._stable.get(group_id, self._since_ms)
+            for member in group.members:
+                heard_ms = max(begun_ms, self._heard.get((group_id, member), begun_ms))
+                self._silent.look(group_id, member, now_ms - heard_ms)
 
     def _explain(self, group: str, member: str, message: Any, timer: TimerKey) -> None:
         now_ms = self._shard.monotonic_ms()

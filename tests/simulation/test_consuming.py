@@ -6,12 +6,14 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from tests.simulation.consuming.group import Group, Place
+from tests.simulation.consuming.late import former_requests, say_late
 from tests.simulation.consuming.live import LiveConsumers
 from tests.simulation.consuming.log import ConsumerLog
 from tests.simulation.injected import Injected
-from tests.simulation.members import REBALANCE_MS, SESSION_MS, Members
+from tests.simulation.members import OVERDUE, REBALANCE_MS, SESSION_MS, Members, Silent
 from tests.simulation.profiles import draw
 from tests.simulation.simulator import simulate
 from tests.simulation.world import Violation
@@ -36,10 +38,17 @@ from muster_coordinator.requests.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from muster_coordinator.requests.groups import OffsetCommitRequest, OffsetCommitResponse
+from muster_coordinator.requests.groups import (
+    HeartbeatResponse,
+    LeaveGroupResponse,
+    LeftMember,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
 
 TOPIC_ID = b"0123456789abcdef"
 A_ONLY = (OwnedPartitions(TOPIC_ID, (0,), (2,)),)
+A_LATER = (OwnedPartitions(TOPIC_ID, (0,), (3,)),)
 
 
 # -- the committed log ------------------------------------------------------------------------------------------------
@@ -79,6 +88,8 @@ class _Written:
         ((TARGET_METADATA_TYPE, "", ConsumerGroupTargetMetadataValue(4, 1)), "has a target of epoch 4"),
         ((CURRENT_TYPE, "a", _current(2)), "goes back to epoch 2 from 3"),
         ((CURRENT_TYPE, "a", _current(4)), "is at 4, its target is not"),
+        ((CURRENT_TYPE, "a", ConsumerGroupCurrentValue(4, 3, 1, (), A_ONLY)), "goes on to epoch 4, and has something"),
+        ((CURRENT_TYPE, "a", _current(3, A_LATER)), "what it keeps has other epochs"),
         ((CURRENT_TYPE, "b", _current(3, A_ONLY)), "to a and to b"),
         ((CURRENT_TYPE, "b", _current(3, (), A_ONLY)), "to a and to b"),
         ((MEMBER_TYPE, "a", None), "forgets a in epoch 7"),
@@ -139,7 +150,8 @@ class _Led:
         self.group.replay(ConsumerGroupRecord(MEMBER_TYPE, "g", "a", _value()))
         waits = ConsumerGroupCurrentValue(3, 2, 1, (), A_ONLY)
         self.group.replay(ConsumerGroupRecord(CURRENT_TYPE, "g", "a", waits))
-        consumers = SimpleNamespace(groups={"g": self.group})
+        topics = SimpleNamespace(find=lambda topic: (TOPIC_ID, 2))
+        consumers = SimpleNamespace(groups={"g": self.group}, topics=topics)
         coordinator = SimpleNamespace(group=lambda group_id: None)
         shard = SimpleNamespace(monotonic_ms=lambda: self.now_ms, consumers=consumers, coordinator=coordinator)
         self.live = LiveConsumers(cast("Any", shard), ConsumerLog())
@@ -195,6 +207,38 @@ def test_heartbeat_and_commit_with_the_epoch_of_the_member_are_not_refused_for_i
         live.answered({"a": 3}, OffsetCommitRequest("g", 3, "a", None, -1, (), 9), stale)
 
 
+def test_who_is_behind_is_neither_fenced_nor_called_stale() -> None:
+    led = _Led()
+    had = (OwnedPartitions(TOPIC_ID, (0,), (2,)),)
+    led.group.replay(ConsumerGroupRecord(CURRENT_TYPE, "g", "a", ConsumerGroupCurrentValue(3, 2, 0, had, ())))
+    was = led.live.before("g")
+    fenced = ConsumerGroupHeartbeatResponse(int(ErrorCode.FENCED_MEMBER_EPOCH))
+    for epoch, has in ((2, None), (1, ()), (2, ((TOPIC_ID, (0, 1)),))):
+        led.live.answered(was, msgspec.structs.replace(_heartbeat(epoch), topic_partitions=has), fenced)
+    with pytest.raises(Violation, match="whose answer was lost"):
+        led.live.answered(was, msgspec.structs.replace(_heartbeat(2), topic_partitions=((TOPIC_ID, (0,)),)), fenced)
+    stale = OffsetCommitResponse((("t", ((0, int(ErrorCode.STALE_MEMBER_EPOCH)),)),))
+    for epoch, partition in ((1, 0), (4, 0), (2, 1)):
+        led.live.answered(was, _commit(epoch, partition), stale)
+    with pytest.raises(Violation, match="whose member has had these since then"):
+        led.live.answered(was, _commit(2, 0), stale)
+
+
+def _commit(epoch: int, partition: int) -> OffsetCommitRequest:
+    return OffsetCommitRequest("g", epoch, "a", None, -1, (("t", ((partition, 1, -1, None),)),), 9)
+
+
+def test_member_that_is_silent_for_longer_than_its_session_is_out() -> None:
+    silent = Silent()
+    for _ in range(OVERDUE - 1):
+        silent.look("g", "a", SESSION_MS * 2)
+    silent.look("g", "a", SESSION_MS)
+    for _ in range(OVERDUE - 1):
+        silent.look("g", "a", SESSION_MS * 2)
+    with pytest.raises(Violation, match="a is silent since 1200 ms, and g has it still"):
+        silent.look("g", "a", SESSION_MS * 2)
+
+
 # -- what members know ------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +275,50 @@ def test_partition_of_a_member_that_was_removed_since_it_asked_is_not_its_own() 
         group.takes("b", 0, [("t", 0)])
     group.log.removals["g", "a"] += 1
     group.takes("b", 0, [("t", 0)])
+
+
+def test_answer_that_comes_after_the_removal_gives_nothing() -> None:
+    group = _group()
+    group.takes("b", 0, [("t", 0)])
+    group.log.removals["g", "a"] += 1
+    group.takes("a", 0, [("t", 0)])
+    assert group.holder(("t", 0)) == ("b", 0)
+
+
+def test_processes_of_an_instance_id_come_one_after_the_other() -> None:
+    group = _group()
+    for member in ("a", "a", "b", "c"):
+        group.is_member("i", member)
+    assert group.formers("i", "c") == ["a", "b"]
+    assert group.formers("i", "b") == []  # it is no member any more
+    assert group.formers(None, "c") == []
+
+
+@pytest.mark.parametrize(
+    ("response", "is_taken"),
+    [
+        (HeartbeatResponse(ErrorCode.NONE), True),
+        (HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS), True),
+        (HeartbeatResponse(ErrorCode.ILLEGAL_GENERATION), False),
+        (OffsetCommitResponse((("t", ((0, 0),)),)), True),
+        (LeaveGroupResponse(ErrorCode.NONE, (LeftMember("a", "i", ErrorCode.NONE),)), True),
+        (LeaveGroupResponse(ErrorCode.NONE, (LeftMember("a", "i", ErrorCode.FENCED_INSTANCE_ID),)), False),
+        (None, False),
+    ],
+)
+def test_what_has_no_right_any_more_is_refused(response: Any, is_taken: bool) -> None:
+    calls: list[Any] = []
+    world = SimpleNamespace(injected=Counter())
+    caller = SimpleNamespace(world=world, call=lambda request, answered: calls.append(answered))
+    say_late(cast("Any", caller), former_requests("g", "a", 3, "i")[0], lambda: calls.append("then"))
+    (answered,) = calls
+    if is_taken:
+        with pytest.raises(Violation, match="is taken, and answered"):
+            answered(response)
+    else:
+        answered(response)
+        assert calls[-1] == "then"
+    assert world.injected == {Injected.LATE_REQUEST: 1}
 
 
 @pytest.mark.parametrize(
@@ -270,5 +358,6 @@ def test_one_of_six_seeds_has_consumers_of_both_protocols_that_do_all_that_they_
         Injected.MEMBER_HUNG,
         Injected.SUBSCRIPTION_CHANGED,
         Injected.LATE_COMMIT,
+        Injected.LATE_REQUEST,
     }
     assert wanted <= set(struck)

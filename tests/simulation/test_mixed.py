@@ -82,9 +82,22 @@ def test_members_of_a_classic_group_that_becomes_a_consumer_group_stay() -> None
     members = Members()
     members.committed("g", _classic(3, "a", "b"), EPOCH)
     members.committed("g", None, EPOCH)
-    assert members.became_consumers("g", 3)
+    assert members.became_consumers("g", 3, {"a", "b", "c"}, EPOCH)
     members.batch_ends(EPOCH)
     assert not members.removals
+
+
+def test_member_of_a_classic_group_that_did_not_join_anew_may_be_missing_after_an_upgrade() -> None:
+    members = Members()
+    members.committed("g", _classic(3, "a", "b"), EPOCH)
+    members.committed("g", None, EPOCH)
+    with pytest.raises(Violation, match=r"g forgot \['b'\] of generation 3 in epoch 7"):
+        members.became_consumers("g", 3, {"a"}, EPOCH)
+    members.committed("g", _classic(3, "a", "b"), EPOCH)
+    members.committed("g", None, EPOCH)
+    members.removed.add(("g", "b", EPOCH))
+    assert members.became_consumers("g", 3, {"a"}, EPOCH)
+    assert members.removals == {("g", "b"): 1}
 
 
 def test_upgrade_that_may_not_be() -> None:
@@ -92,7 +105,7 @@ def test_upgrade_that_may_not_be() -> None:
     members.committed("g", _classic(3, "a"), EPOCH)
     members.committed("g", None, EPOCH)
     with pytest.raises(Violation, match="becomes a consumer group of epoch 2, after generation 3"):
-        members.became_consumers("g", 2)
+        members.became_consumers("g", 2, {"a"}, EPOCH)
     members.committed("g", _classic(3, "a"), EPOCH)
     members.committed("g", None, EPOCH)
     with pytest.raises(Violation, match="of generation 3 is removed with"):

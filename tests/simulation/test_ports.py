@@ -27,6 +27,7 @@ CALLERS = {
     *("client.py", "consumer.py", "request.py", "fences.py", "nominator.py", "disaster.py", "mischief.py"),
     "transactions/reader.py",
     *("consuming/member.py", "consuming/classic.py", "consuming/assigning.py", "consuming/machine.py"),
+    "consuming/late.py",
     "consuming/topics.py",
     "moves/gateways.py",
     "operating/volumes.py",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tests.simulation.client import PATIENCE_MS, Caller
 from tests.simulation.consuming.assigning import assign, read_places, subscription
 from tests.simulation.consuming.group import Group, Place
+from tests.simulation.consuming.late import classic_requests, former_requests, say_late
 from tests.simulation.injected import Injected
 from tests.simulation.members import NEVER_GIVEN, OVERDUE, REBALANCE_MS, SESSION_MS
 from tests.simulation.world import Violation
@@ -23,6 +24,8 @@ from muster_coordinator.requests import groups as m
 __all__ = ["SUBSCRIPTIONS", "ClassicConsumer"]
 
 HEARTBEAT_MS = 100
+LATE = 0.05
+"""Chance at each step of something that must be refused."""
 JOIN_PATIENCE_MS = REBALANCE_MS + PATIENCE_MS
 JOIN_VERSION, SYNC_VERSION, COMMIT_VERSION = 9, 5, 8
 SUBSCRIPTIONS = (("ct-a",), ("ct-a", "ct-b"), ("ct-a", "ct-b"), ("ct-a", "ct-b", "ct-late"))
@@ -64,7 +67,7 @@ class ClassicConsumer:
         self.owned = set()
         self._generation = self._synced_generation = -1
         self._past: list[tuple[Place, int]] = []  # what it gave back, with the last generation in which it had it
-        self._is_member = False
+        self._is_member = self._is_translated = False  # the latter: it is in a consumer group, which has no leader
         self._assigned_version: int | None = None  # of the topics, when it assigned them as a leader
 
     def _ends(self, within_ms: int) -> None:
@@ -101,9 +104,11 @@ class ClassicConsumer:
             "/127.0.0.1",
             JOIN_VERSION,
         )
+        self._group.joining.add(id(self))
         self._caller.call(request, self._joined, JOIN_PATIENCE_MS)
 
     def _joined(self, response: m.JoinGroupResponse | None) -> None:
+        self._group.joining.discard(id(self))
         if response is None:
             self._again()
         elif response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -117,8 +122,12 @@ class ClassicConsumer:
             self._failed(response.error_code)
         else:
             self._member, self._generation = response.member_id, response.generation_id
+            self._is_translated = not response.leader
             leads = response.leader == self._member
             self._assigned_version = self._world.topics.version if leads else None
+            if self._world.faults and self._world.random.random() < 0.05:
+                self._linger(syncs=True)
+                return
             self._sync(assign(response.members, self._world.topics.counts) if leads else ())
 
     def _sync(self, assignments: tuple[tuple[str, bytes], ...]) -> None:
@@ -142,6 +151,7 @@ class ClassicConsumer:
             self._failed(response.error_code)
         else:
             self._synced_generation = self._generation
+            self._group.is_member(self._instance, self._member)
             given = read_places(response.assignment)
             self._group.takes(self._member, removals, given - self.owned)
             lost = self.owned - given
@@ -166,8 +176,8 @@ class ClassicConsumer:
     def _failed(self, code: int) -> None:
         """By the error: another member id, or only another generation."""
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            if self._is_member and self._world.faults and self._world.random.random() < 0.15:
-                self._linger()
+            if self._is_member and self._world.faults and self._world.random.random() < 0.25:
+                self._linger(syncs=False)
                 return
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._forget()
@@ -180,22 +190,26 @@ class ClassicConsumer:
 
     # -- a member that hangs in a rebalance ---------------------------------------------------------------------------
 
-    def _linger(self) -> None:
-        """It sends heartbeats alone, until it is out: the phase that waits for it ends, and at most one before it. A
-        group that becomes one of the other kind begins another one."""
+    def _linger(self, *, syncs: bool) -> None:
+        """It sends heartbeats alone, until it is out: the phase that waits for it ends, and at most one before it, or
+        two before one for a SyncGroup. A group that becomes one of the other kind begins another one; a consumer
+        group has a time for each step of its own. `syncs`: it is to sync, not to join."""
         self._world.injected[Injected.MEMBER_HUNG] += 1
-        limit_ms = 2 * REBALANCE_MS / (1 - self._world.options.drift) + HEARTBEAT_MS
+        phase_ms = REBALANCE_MS / (1 - self._world.options.drift)
+        phases = 1 if self._is_translated else 3 if syncs else 2
         since_ms, known, overdue = self._world.now_ms, self._phase(), 0
 
         def answered(response: m.HeartbeatResponse | None) -> None:
-            nonlocal since_ms, known, overdue
+            nonlocal since_ms, known, overdue, phases
             code = None if response is None else response.error_code
             if self._phase() != known:
+                phases = 3
+            if self._phase() != known or (phases > 1 and self._is_waited_for_by_nobody()):
                 since_ms, known, overdue = self._world.now_ms, self._phase(), 0
-            if code == ErrorCode.NONE:
+            if code == ErrorCode.NONE and not syncs:
                 self._next()
-            elif code in (None, ErrorCode.REBALANCE_IN_PROGRESS):
-                overdue += code is not None and self._world.now_ms > since_ms + limit_ms
+            elif code in (None, ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                overdue += code is not None and self._world.now_ms > since_ms + phases * phase_ms + HEARTBEAT_MS
                 if overdue >= OVERDUE:
                     raise Violation(f"{self._member} hangs since {since_ms}, and {self._group.name} has it still")
                 self._world.at(self._world.random.randint(1, HEARTBEAT_MS), lambda: self._heartbeat(answered))
@@ -204,6 +218,10 @@ class ClassicConsumer:
                 self._failed(code)
 
         self._heartbeat(answered)
+
+    def _is_waited_for_by_nobody(self) -> bool:
+        """A static member stays in a group in which nobody joins, as in Kafka, while its session goes on."""
+        return self._instance is not None and not self._group.joining - {id(self)}
 
     def _phase(self) -> tuple[tuple[int, int], int]:
         return self._group.partition.tenure, self._group.log.changes[self._group.name]
@@ -221,6 +239,8 @@ class ClassicConsumer:
             self._leave()
         elif self._world.faults and random.random() < 0.08:
             self._misbehave()
+        elif self._world.faults and random.random() < LATE:
+            self._say_late()
         elif self._assigned_version not in (None, self._world.topics.version):
             self._again()  # as the leader it looks at the topics
         elif self.owned and random.random() < 0.3:
@@ -253,6 +273,18 @@ class ClassicConsumer:
                 self._commit_late(*random.choice(late))
             else:
                 self._next()
+
+    def _say_late(self) -> None:
+        """With a generation of before, or one that nobody was given; as a process of before."""
+        random, name, instance = self._world.random, self._group.name, self._instance
+        generation = self._synced_generation + random.choice((-2, -1, -1, NEVER_GIVEN))
+        formers = self._group.formers(instance, self._member)
+        if formers and random.random() < 0.5:
+            assert instance is not None
+            requests = former_requests(name, random.choice(formers), self._generation, instance)
+        else:
+            requests = classic_requests(name, self._member, max(generation, 0), instance, "consumer")
+        say_late(self._caller, random.choice(requests), self._next)
 
     def _heartbeat(self, answered: Callable[[m.HeartbeatResponse | None], None]) -> None:
         request = m.HeartbeatRequest(self._group.name, self._generation, self._member, self._instance)

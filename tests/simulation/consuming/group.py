@@ -43,8 +43,10 @@ class Group:
         self.name = name
         self.partition = partition
         self.members: list[MemberOf] = []
+        self.joining: set[int] = set()  # identities of classic consumers whose JoinGroup waits for its answer
         self._holders: dict[Place, tuple[str, int]] = {}  # (member id, removals of it when it asked)
         self._histories: dict[Place, History] = {}
+        self._processes: dict[str, list[str]] = {}  # instance id -> member ids that it had
 
     @property
     def log(self) -> ConsumerLog:
@@ -62,7 +64,10 @@ class Group:
         return self.log.removals[self.name, member_id] + self.partition.members.removals[self.name, member_id]
 
     def takes(self, member_id: str, removals: int, places: Iterable[Place]) -> None:
-        """By an answer to what it asked when it had been removed so often."""
+        """By an answer to what it asked when it had been removed so often. One that was removed before the answer came
+        has nothing by it."""
+        if self.removals(member_id) != removals:
+            return
         for place in sorted(places):
             holder = self._holders.get(place)
             if holder is not None and holder[0] != member_id and self.removals(holder[0]) == holder[1]:
@@ -79,6 +84,27 @@ class Group:
         for place in places:
             if self._holders.get(place, ("", 0))[0] == member_id:
                 del self._holders[place]
+
+    def holder(self, place: Place) -> tuple[str, int] | None:
+        """(member id, how often it had been removed when it asked) of who has it."""
+        found = self._holders.get(place)
+        return found if found is not None and self.removals(found[0]) == found[1] else None
+
+    def places(self) -> list[Place]:
+        """All that somebody has."""
+        return sorted(place for place in self._holders if self.holder(place) is not None)
+
+    def is_member(self, instance: str | None, member_id: str) -> None:
+        """The log has it as the member of this instance."""
+        if instance is not None:
+            ids = self._processes.setdefault(instance, [])
+            if member_id not in ids:
+                ids.append(member_id)
+
+    def formers(self, instance: str | None, member_id: str) -> list[str]:
+        """The members of this instance before `member_id`, which is the present one."""
+        ids = self._processes.get(instance or "", [])
+        return ids[:-1] if ids and ids[-1] == member_id else []
 
     def pending(self) -> str:
         """What its members lack; "": each partition to which somebody subscribes has one owner, who does."""

@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.consuming.log import ConsumerLog
-from tests.simulation.members import CLOCK_STEP_MS, REBALANCE_MS, SESSION_MS, takes_place_of
+from tests.simulation.members import CLOCK_STEP_MS, REBALANCE_MS, SESSION_MS, Silent, takes_place_of
 from tests.simulation.world import Violation
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.consumer.group import ConsumerGroup
-from muster_coordinator.groups.consumer.member import UNREVOKED_PARTITIONS
+from muster_coordinator.groups.consumer.member import NEW_MEMBER, UNREVOKED_PARTITIONS, Current
 from muster_coordinator.records.consumer_group import ConsumerGroupMemberValue
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.consumer_groups import (
@@ -44,6 +44,8 @@ class LiveConsumers:
         self._told: dict[tuple[str, str], int] = {}  # since when a member has something to give back
         self._awaited: dict[tuple[str, str], int] = {}  # since when a classic member is to join anew
         self._joined: dict[tuple[str, str], int] = {}  # when it did so last
+        self._silent = Silent()
+        self._current: dict[str, Current] = {}  # of the members of the group that is asked, before it is
         self._values: dict[tuple[str, str], ConsumerGroupMemberValue] = {}  # of each member, as it was last
 
     def lead_on(self, epoch: int) -> None:
@@ -58,6 +60,7 @@ class LiveConsumers:
         if group is None:
             return {}
         self._follow(group, self._since_ms)  # what was so when it was loaded
+        self._current = {member: group.current_of(member) for member in group.members}
         return {member: group.current_of(member).epoch for member in group.members}
 
     def answered(self, was: Epochs, message: Any, response: Any) -> None:
@@ -69,16 +72,43 @@ class LiveConsumers:
                     self._heard[key] = self._shard.monotonic_ms()
                 if response.error_code == ErrorCode.FENCED_MEMBER_EPOCH and was.get(key[1]) == said:
                     raise Violation(f"{key[0]} fences {key[1]}, which is at its epoch {said}")
+                if response.error_code == ErrorCode.FENCED_MEMBER_EPOCH and key[1] in was and self._is_behind(message):
+                    raise Violation(f"{key[0]} fences {message}, whose answer was lost")
             case m.OffsetCommitRequest() if message.member_id in was:
                 codes = {code for _, found in response.topics for _, code in found}
                 if codes & _STALE and was[message.member_id] == message.generation_id:
                     raise Violation(f"{message.group_id} calls {message} stale, which has the epoch of its member")
+                if codes & _STALE and self._has_had(message):
+                    raise Violation(f"{message.group_id} calls {message} stale, whose member has had these since then")
             case m.JoinGroupRequest() if was and response is not None and response.error_code == ErrorCode.NONE:
                 self._joins(message.group_id, response.member_id)
             case m.HeartbeatRequest() | m.SyncGroupRequest() if message.member_id in was:
                 self._answers_classic(was, message, response.error_code)
             case _:
                 pass
+
+    def _is_behind(self, message: ConsumerGroupHeartbeatRequest) -> bool:
+        """Whether it says the epoch before its own, and has nothing but what it was given."""
+        current, has = self._current.get(message.member_id, NEW_MEMBER), message.topic_partitions
+        return (
+            has is not None
+            and JOINING_EPOCH < message.member_epoch == current.previous_epoch
+            and all(partition in current.assigned.get(topic, {}) for topic, each in has for partition in each)
+        )
+
+    def _has_had(self, message: m.OffsetCommitRequest) -> bool:
+        """Whether the member has all that it commits since the epoch that it says (KIP-1251)."""
+        current, topics = self._current.get(message.member_id, NEW_MEMBER), self._shard.consumers.topics
+        if message.generation_id > current.epoch:
+            return False
+        for topic, partitions in message.topics:
+            found = topics.find(topic)
+            if found is None:
+                return False
+            since = {**current.pending_revocation.get(found[0], {}), **current.assigned.get(found[0], {})}
+            if any(since.get(each[0], message.generation_id + 1) > message.generation_id for each in partitions):
+                return False
+        return True
 
     def _joins(self, group_id: str, member: str) -> None:
         now_ms, key = self._shard.monotonic_ms(), (group_id, member)
@@ -109,7 +139,10 @@ class LiveConsumers:
                 self._gone.add((group_id, member))
                 self._log.removed.add((group_id, member, self._epoch))
         if group is not None:
-            self._follow(group, self._shard.monotonic_ms())
+            now_ms = self._shard.monotonic_ms()
+            self._follow(group, now_ms)
+            for member in members:
+                self._silent.look(group_id, member, now_ms - self._heard.get((group_id, member), self._since_ms))
 
     def _follow(self, group: ConsumerGroup, now_ms: int) -> None:
         for member in group.members:

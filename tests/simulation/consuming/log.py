@@ -12,6 +12,7 @@ from typing import Any
 from tests.simulation.world import Violation
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.member import UNREVOKED_PARTITIONS
 from muster_coordinator.records.consumer_group import (
     MEMBER_TYPE,
     METADATA_TYPE,
@@ -39,6 +40,15 @@ class _Group:
         self.members: dict[str, ConsumerGroupMemberValue] = {}
         self.changed_at = -1  # group epoch at which a subscription was changed that is not counted yet
         self.current: dict[str, ConsumerGroupCurrentValue] = {}
+
+
+def _epochs_of(current: ConsumerGroupCurrentValue) -> dict[tuple[bytes, int], int]:
+    """Partition -> the epoch at which the member got it."""
+    return {
+        (topic.topic_id, partition): epoch
+        for topic in current.assigned
+        for partition, epoch in zip(topic.partitions, topic.assignment_epochs or (), strict=False)
+    }
 
 
 class ConsumerLog:
@@ -123,6 +133,12 @@ class ConsumerLog:
         epoch = current.member_epoch
         if before is not None and epoch < before.member_epoch and epoch != LEAVING_STATIC_EPOCH:
             raise Violation(f"{member} of {group_id} goes back to epoch {epoch} from {before.member_epoch}")
+        if before is not None:
+            if current.state == UNREVOKED_PARTITIONS and epoch > before.member_epoch:
+                raise Violation(f"{member} of {group_id} goes on to epoch {epoch}, and has something to give back")
+            known, now = _epochs_of(before), _epochs_of(current)
+            if epoch != LEAVING_STATIC_EPOCH and any(now[place] != known[place] for place in now.keys() & known.keys()):
+                raise Violation(f"{member} of {group_id} has {now}, and had {known}: what it keeps has other epochs")
         group.current[member] = current
         self._reached[group_id, member] = max(epoch, self._reached.get((group_id, member), -1))
 
@@ -139,6 +155,11 @@ class ConsumerLog:
         self._changed.clear()
         before, self._changes_before = self._changes_before, self.changes.total()
         return self._changes_before - before
+
+    def members(self, group_id: str) -> frozenset[str]:
+        """Of a consumer group, by its records so far."""
+        found = self._groups.get(group_id)
+        return frozenset() if found is None else frozenset(found.members)
 
     def reached(self, group_id: str, member: str) -> int:
         """The highest epoch that the member of a consumer group ever had; -1: it was in none."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tests.simulation.client import Caller
 from tests.simulation.consuming.group import Group, Place
+from tests.simulation.consuming.late import consumer_heartbeat, former_requests, say_late
 from tests.simulation.injected import Injected
 from tests.simulation.members import NEVER_GIVEN, OVERDUE, REBALANCE_MS, SESSION_MS
 from tests.simulation.world import Violation
@@ -26,6 +27,8 @@ from muster_coordinator.requests.consumer_groups import (
 __all__ = ["ModernConsumer"]
 
 HEARTBEAT_MS = 100
+LATE = 0.05
+"""Chance at each step of something that must be refused."""
 COMMIT_VERSION = 9
 HEARTBEAT_VERSION = 1
 
@@ -85,10 +88,12 @@ class ModernConsumer:
         """All that the group gave to it."""
         self._group.gives_back(self._member, self.owned)
         self.owned = set()
+        self._since: dict[Place, int] = {}  # of what it has, the epoch at which it was told so
         self._revoking: set[Place] = set()
         self._past: list[tuple[Place, int]] = []  # what it gave back, with the epoch at which it had it
         self._confirming: list[tuple[Place, int]] = []
         self._epoch = JOINING_EPOCH
+        self._epochs: list[int] = []  # that it was told, each once
         self._is_full = True
         self._reports = False
         self._lingers_until = 0
@@ -122,6 +127,8 @@ class ModernConsumer:
             self._close()
         elif self._world.faults and self._epoch > JOINING_EPOCH and not self._revoking and random.random() < 0.06:
             self._misbehave()
+        elif self._world.faults and self._epoch > JOINING_EPOCH and random.random() < LATE:
+            self._say_late()
         elif self.owned and random.random() < 0.3:
             self._commit(random.choice(sorted(self.owned)))
         elif self.owned and random.random() < 0.1:
@@ -151,6 +158,33 @@ class ModernConsumer:
             self._commit_late(random.choice(sorted(self.owned)), self._epoch + NEVER_GIVEN)
         else:
             self._next()
+
+    def _say_late(self) -> None:
+        """With an epoch of before; with the last one of before, of a partition that another one has; as a process of
+        before."""
+        random, group, name = self._world.random, self._group, self._group.name
+        formers = group.formers(self._instance, self._member)
+        others = [place for place in group.places() if group.holder(place)[0] != self._member]
+        if formers and random.random() < 0.5:
+            assert self._instance is not None
+            requests = former_requests(name, random.choice(formers), self._epoch, self._instance)
+        elif others and len(self._epochs) > 1 and random.random() < 0.5:
+            self._claim(random.choice(others), self._epochs[-2])
+            return
+        else:
+            epochs = [*self._epochs[:-2], self._epoch + NEVER_GIVEN]
+            requests = [consumer_heartbeat(name, self._member, epoch, self._instance) for epoch in epochs]
+            if self._is_one_of_many:  # a classic group lets anybody fetch
+                topics = (("ct-a", (0,)),)
+                requests += [m.OffsetFetchRequest(name, self._member, e, topics, False) for e in self._epochs[:-1]]
+        say_late(self._caller, random.choice(requests), self._next)
+
+    def _claim(self, place: Place, epoch: int) -> None:
+        holder, found = self._group.holder(place), self._world.topics.find(place[0])
+        assert found is not None
+        self._is_full = True  # the group may give it the partition meanwhile, and the answer is not looked at
+        request = consumer_heartbeat(self._group.name, self._member, epoch, self._instance, ((found[0], (place[1],)),))
+        say_late(self._caller, request, self._next, lambda: self._group.holder(place) == holder)
 
     # -- heartbeats ---------------------------------------------------------------------------------------------------
 
@@ -218,6 +252,9 @@ class ModernConsumer:
         self._confirming = [one for one in self._confirming if one[1] >= epoch]
         self._group.keeps(self._member, removals)
         self._epoch = epoch
+        if epoch not in self._epochs:
+            self._epochs.append(epoch)
+        self._group.is_member(self._instance, self._member)
         if response.assignment is not None:
             self._assigned(frozenset(self._read(response.assignment)), removals)
         if self._told is not None:
@@ -235,6 +272,7 @@ class ModernConsumer:
         new, revoked = places - self.owned, self.owned - places
         self._group.takes(self._member, removals, new)
         self.owned |= new
+        self._since.update(dict.fromkeys(new, self._epoch))
         self._past = [one for one in self._past if one[0] not in new]
         self._confirming = [one for one in self._confirming if one[0] not in new]
         if revoked and revoked != self._revoking:
@@ -249,7 +287,10 @@ class ModernConsumer:
     def _still_lingers(self, at_ms: int, tenure: tuple[int, int]) -> None:
         """It says that it is alive, and gives nothing back."""
         limit_ms = REBALANCE_MS / (1 - self._world.options.drift) + HEARTBEAT_MS
-        if not self._revoking or tenure != self._group.partition.tenure or self._world.now_ms <= at_ms + limit_ms:
+        if tenure != self._group.partition.tenure:  # the next leader gives it all of its time again
+            self._told, self._overdue = (self._world.now_ms, self._group.partition.tenure), 0
+            return
+        if not self._revoking or self._world.now_ms <= at_ms + limit_ms:
             return
         self._overdue += 1
         if self._overdue >= OVERDUE:
@@ -293,7 +334,9 @@ class ModernConsumer:
                 self.answered += 1
             self._next()
 
-        self._caller.call(self._commit_request(place, version, self._epoch), answered)
+        epochs = [epoch for epoch in self._epochs if epoch >= self._since[place]]
+        epoch = self._world.random.choice(epochs) if self._world.random.random() < 0.3 else self._epoch
+        self._caller.call(self._commit_request(place, version, epoch), answered)
 
     def _commit_late(self, place: Place, epoch: int) -> None:
         """With an epoch that is not good for it."""
