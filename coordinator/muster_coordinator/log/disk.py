@@ -120,7 +120,7 @@ class OsDisk:
         return descriptor
 
     def _with_descriptor(self, opens: Callable[[], Result]) -> Result:
-        """What `opens` returns; again when there was no descriptor for it. Raises OSError."""
+        """Returns the result of `opens`, tried again when there was no descriptor for it. Raises OSError."""
         until_s = 0.0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What the log refuses with, apart from OSError of the disk below it."""
+"""The errors of the log, apart from OSError of the disk below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server asks of who connects to it."""
+"""The security that a server asks of its clients, as settings of a client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OutgoingSettings:
         return self.protocol.startswith("SASL")
 
     def trouble(self, prefix: str) -> str:
-        """What does not fit together, with the names of the settings after `prefix`; "" if all does."""
+        """Says what does not fit together, with the names of the settings after `prefix`; "" if all does."""
         if self.sasl and not (self.mechanism and self.account_dir):
             return f"{prefix}security.protocol={self.protocol} needs {prefix}sasl.mechanism and {prefix}sasl.dir"
         if not self.sasl and (self.mechanism or self.account_dir):

@@ -81,7 +81,7 @@ class AcceptedOffsets:
 
 
 class FoundOffsets:
-    """What OffsetFetch has found of a topic whose offsets have no metadata. Iterated: (partition, offset, leader epoch,
+    """The offsets of a topic without metadata that OffsetFetch has found. Iterated: (partition, offset, leader epoch,
     "", 0)."""
 
     __slots__ = ("leader_epochs", "offsets", "partitions")
@@ -105,7 +105,7 @@ class FoundOffsets:
 
 
 class Committed(Protocol):
-    """What OffsetFetch shows of a committed offset."""
+    """A committed offset as OffsetFetch shows it."""
 
     @property
     def offset(self) -> int: ...
@@ -116,8 +116,9 @@ class Committed(Protocol):
 
 
 class HeldOffsets:
-    """What OffsetFetch has found of a topic of a large answer, as it was at that moment: `wire` makes it into bytes
-    slice after slice. Iterated: (partition, offset, leader epoch, metadata, error code)."""
+    """The offsets of a topic of a large answer, as OffsetFetch has found them at that moment: `wire` makes it into
+    bytes slice after slice. Iterated: (partition, offset, leader epoch, metadata, error code).
+    """
 
     __slots__ = ("_partitions", "_pending", "_stored")
 

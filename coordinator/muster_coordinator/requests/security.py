@@ -56,7 +56,7 @@ class CreateAclsRequest(_Message, frozen=True):
 
 
 class AclChange(_Message, frozen=True):
-    """What came of one creation, or of one filter of a deletion."""
+    """The outcome of one creation, or of one filter of a deletion."""
 
     error_code: int = 0
     error_message: str | None = None

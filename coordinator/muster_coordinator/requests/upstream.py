@@ -1,4 +1,4 @@
-"""What a mirror asks the brokers of the cluster that it follows, and what they answer."""
+"""The requests of a mirror to the brokers that it follows, and their answers."""
 
 from __future__ import annotations
 

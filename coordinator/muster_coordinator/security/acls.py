@@ -96,7 +96,7 @@ SUPPORTED = {
     ),
     ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE),
 }
-"""What there is to do with a resource of a type (AclEntry#supportedOperations)."""
+"""The operations on a resource of each type (AclEntry#supportedOperations)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from muster_coordinator.security.scram import HASHES, claimed_by_scram
 from muster_coordinator.security.users import OAUTHBEARER, PLAIN
 
 _TRIMMED = "".join(map(chr, range(0x21)))
-"""What Java's String.trim takes away; Kafka does so with the name in a token."""
+"""The characters that Java's String.trim takes away; Kafka does so with the name in a token."""
 
 
 def claimed_name(mechanism: str, token: bytes, name_claim: str = "sub") -> str:

@@ -1,4 +1,4 @@
-"""What a user may take of one pod, as Kafka's quotas are those of one broker."""
+"""The quotas of a user at one pod, as Kafka's are at one broker."""
 
 from __future__ import annotations
 

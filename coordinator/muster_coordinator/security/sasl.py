@@ -1,4 +1,4 @@
-"""What the mechanisms of SASL have in common on the server's side."""
+"""The parts that all mechanisms of SASL share on the server's side."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class SaslClient(Protocol):
         ...
 
     def step(self, token: bytes) -> bytes | None:
-        """What to send after the server's token; None: nothing more, the login is done. Raises SaslError."""
+        """Returns the token to send after the server's; None: nothing more, the login is done. Raises SaslError."""
         ...
 
 

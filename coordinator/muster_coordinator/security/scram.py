@@ -38,7 +38,7 @@ _CLIENT_FINAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What the server keeps in place of a password."""
+    """The credential that a server keeps in place of a password."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -48,7 +48,7 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class ScramKeys:
-    """What follows from a password. `client` proves that it is known."""
+    """The keys that follow from a password. `client` proves that it is known."""
 
     client: bytes = field(repr=False)
     stored: bytes = field(repr=False)

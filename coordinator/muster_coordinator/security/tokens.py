@@ -19,7 +19,7 @@ from muster_coordinator.security.sasl import LaterError
 
 @dataclass(frozen=True)
 class TokenRules:
-    """What tokens must say. `audiences`: one of them; none: the token must name none either, as in Kafka. `issuer`: ""
+    """The rules for tokens. `audiences`: one of them; none: the token must name none either, as in Kafka. `issuer`: ""
     takes any. `skew_s`: how far the provider's clock may be off. `name_claim`: which claim has the user's name."""
 
     audiences: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a re-shard does to the partitions that this pod leads: close them to clients, fill new ones, open them again.
+"""The calls of a re-shard to the partitions that this pod leads: close them to clients, fill new ones, open them again.
 
 A Fence record in the log says which of these a partition is in. It is committed like every other record, so every later
 leader finds it, with or without an operator. Re-shards are numbered: a partition that was opened in one is never closed

@@ -1,5 +1,6 @@
-"""What shards and replicas count, as plain integers: the hot path pays for an addition. `process.metrics` exports them
-when it is scraped."""
+"""The counters of shards and replicas, as plain integers: the hot path pays for an addition. `process.metrics` exports
+them when it is scraped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shard needs of its surroundings. The pod implements these ports over asyncio, the simulation over virtual
+"""The ports of a shard to its surroundings. The pod implements these ports over asyncio, the simulation over virtual
 time.
 
 The state machine that a shard runs is a port as well: `muster_coordinator.state_machine`.
@@ -44,7 +44,7 @@ class Answer(Protocol):
 
 
 class PartitionWriter(Protocol):
-    """Where the records of a shard go: the log of one partition, for one leadership (Kafka: PartitionWriter).
+    """The destination of a shard's records: the log of one partition, for one leadership (Kafka: PartitionWriter).
 
     The owner of the log calls `Shard.committed` and `Shard.reads_confirmed`. The appending methods raise OSError.
     """

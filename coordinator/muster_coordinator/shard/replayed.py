@@ -1,4 +1,5 @@
-"""What the log of one partition amounts to: the state of its coordinator, and the last Fence record of a re-shard.
+"""The result of replaying the log of one partition: the state of its coordinator, and the last Fence record of a
+re-shard.
 
 The Fence record is kept here and not in the state machine, so that a re-shard works for any coordinator.
 """

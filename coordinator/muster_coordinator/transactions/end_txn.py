@@ -64,8 +64,8 @@ def end_txn(state: TransactionTables, request: EndTxnRequest, _token: Token, now
 
 
 def _outcome(value: TransactionLogValue, request: EndTxnRequest, bumps: bool) -> TransactionEvent | ErrorCode:
-    """What the call does, or its answer. While markers are missing, a client of transaction version 2 may come with the
-    producer id and epoch that its next transaction will have.
+    """The effect of the call, or its answer. While markers are missing, a client of transaction version 2 may come with
+    the producer id and epoch that its next transaction will have.
 
     A repetition has the epoch before, because the end of a transaction of version 2 has moved it. After one of version
     1 it was another instance that has moved it, and the caller is fenced; Kafka 4.3 takes that for a repetition too.

@@ -56,7 +56,7 @@ def _idempotent(state: TransactionTables, now_ms: int) -> Result:
 
 
 def _create(state: TransactionTables, transactional_id: str, timeout_ms: int, now_ms: int) -> Result:
-    """What the producer says of its id and epoch does not count: it continues after its id has expired."""
+    """Creates a producer id. The id and epoch of the request do not count, since a producer may outlive them."""
     if len(state.ids) >= state.config.max_transactional_ids:
         return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     taken = state.take_producer_id(now_ms)

@@ -1,4 +1,4 @@
-"""What the transaction coordinator needs of its pod: knowledge of topics, and somebody who writes markers."""
+"""The ports of the transaction coordinator to its pod: knowledge of topics, and somebody who writes markers."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ START_TIMER: TimerKey = ("start", "")
 
 
 def transaction_timer(transactional_id: str) -> TimerKey:
-    """What time brings to a transactional id: in Ongoing the end of its time, in PrepareCommit and PrepareAbort the
+    """The timer of a transactional id: in Ongoing the end of its time, in PrepareCommit and PrepareAbort the
     next attempt to write markers."""
     return ("transaction", transactional_id)
 

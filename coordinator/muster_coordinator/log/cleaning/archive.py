@@ -34,7 +34,7 @@ class Upload(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def read(self, size: int, position: int) -> bytes:
-        """What was stored of what was written so far; less at the end."""
+        """Reads back what was written so far; less at the end."""
         ...
 
     def finish(self) -> None:

@@ -84,7 +84,7 @@ class Compaction:
             self.horizon = max(self.horizon, record.offset + 1)
 
     def keep(self, batch: RecordBatch) -> bytes:
-        """What is left of the batch, b"" if nothing is."""
+        """The rest of the batch, b"" if nothing is."""
         if batch.is_control:
             return retain(batch, {record.offset for record in batch.records() if self._keeps_control(batch, record)})
         producer = _producer(batch)

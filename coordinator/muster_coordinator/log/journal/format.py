@@ -75,7 +75,7 @@ def hash_log_id(log_id: str) -> int:
 
 
 def file_mark(sequence: int) -> bytes:
-    """What every frame of file `sequence` begins with."""
+    """The first bytes of every frame of file `sequence`."""
     return MAGIC + blake2b(sequence.to_bytes(8, "big"), digest_size=8).digest()
 
 

@@ -1,4 +1,4 @@
-"""What the journal knows of one log when a pod starts: the input of recovery.
+"""The journal's knowledge of one log when a pod starts: the input of recovery.
 
 Built by `HistoryBuilder` from the journal's entries, oldest first.
 """

@@ -50,7 +50,7 @@ class JournalSettings:
 
 @dataclass(frozen=True)
 class Staged:
-    """What one write carries. `ends`: partition -> log end that is durable after it."""
+    """The content of one write. `ends`: partition -> log end that is durable after it."""
 
     parts: list[bytes]
     ends: dict[int, int]
@@ -79,7 +79,7 @@ class Journal:
         self._history = HistoryBuilder()
         self._hashes: dict[int, int] = {}  # partition -> log id hash
         self.staged: list[bytes] = []
-        """What `take` gives next, for a look at whether there is anything."""
+        """The bytes that `take` gives next, for a look at whether there is anything."""
         self._staged_ends: dict[int, int] = {}
         self._durable_ends: dict[tuple[int, int], int] = {}
         self._written_ends: dict[int, int] = {}  # partition -> end; not in `_durable_ends` yet
@@ -114,7 +114,7 @@ class Journal:
         return journal
 
     def recovered(self, partition: int, log_id: str) -> History:
-        """What earlier runs wrote for this log; to be asked once, before the first `stage` for the partition."""
+        """The history of this log from earlier runs; to be asked once, before the first `stage` for the partition."""
         log_hash = hash_log_id(log_id)
         self._hashes[partition] = log_hash
         self._written_ends.pop(partition, None)

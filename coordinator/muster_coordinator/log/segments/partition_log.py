@@ -266,7 +266,7 @@ class PartitionLog:
         return task
 
     def begin_write_back(self) -> WriteBack | None:
-        """What the segment files got since the last call shall go to the disk soon; None if that is nothing."""
+        """Has the bytes that segment files got since the last call go to the disk soon; None if there are none."""
         grown = [(s, s.written_back, s.size - s.written_back) for s in self._segments if s.size > s.written_back]
         for segment, _, _ in grown:
             segment.written_back = segment.size

@@ -42,7 +42,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Found:
-    """What the scan read: the segments `first_index` to `last_index`. `file` is the last of them, and it ends at
+    """The result of the scan of the segments `first_index` to `last_index`. `file` is the last of them, and it ends at
     the damage if there is one. `start_offset`, `end_offset` and `batches` are those of what is not damaged.
     `later_from`: base offset of the last segment with bytes after the damage, -1 if there is none. `has_gap`: above
     what was cleaned here, offsets are missing between the batches. `is_displaced`: directly before the last batch in

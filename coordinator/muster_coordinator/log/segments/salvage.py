@@ -1,4 +1,4 @@
-"""What the journal holds of a log that must not be opened, kept beside that log, so that the journal can go.
+"""Batches of the journal of a log that must not be opened, kept beside that log, so that the journal can go.
 
 Folder `damaged` in the partition's directory: `<base offset, 20 digits>.log`, the journaled batches as a segment of
 their own, which DumpLogSegments reads and which a person may put beside the restored segments; and `reason.txt`. As

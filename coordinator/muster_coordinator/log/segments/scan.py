@@ -1,5 +1,6 @@
-"""What a look at a segment finds. Apart from the code that looks: that is compiled, and msgspec needs its Structs as
-Python sees them (ADR 13)."""
+"""The findings of a look at a segment. They are apart from the code that looks: that is compiled, and msgspec needs its
+Structs as Python sees them (ADR 13).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import msgspec
 
 
 class BatchInfo(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch lies and what its header says. `position` and `size` in bytes."""
+    """The place of a batch, and its header. `position` and `size` in bytes."""
 
     base_offset: int
     end_offset: int

@@ -46,7 +46,7 @@ class Holds:
 
 
 class LogFiles:
-    """What the syncs of one log share.
+    """The state that the syncs of one log share.
 
     `failed`: a sync failed, so the files are not trusted any more. `unnamed`: the epochs could not be written
     (there is no room for a new file, say), which a later sync has to do.
