@@ -36,11 +36,14 @@ class Asked:
 
 
 class Coordinators:
-    def __init__(self, routes: Routes, nodes: Nodes, muster: Muster) -> None:
+    def __init__(self, routes: Routes, nodes: Nodes, muster: Muster, park_s: float) -> None:
+        """`park_s`: how long a group's request waits while no pod is known. Muster may be starting; librdkafka's
+        AdminClient gives up asking after half a second, and then waits for the end of its own time-out."""
         self.group_apis = _group_apis() if routes else ()
         self._routes = routes
         self._nodes = nodes
         self._muster = muster
+        self._park_s = park_s
 
     def read(self, head: RequestHead, frame: bytes) -> Asked:
         """Raises ClientError."""
@@ -91,6 +94,7 @@ class Coordinators:
         return Found(found.key, found.node_id, *address, found.error_code, found.error_message)
 
     async def _at_muster(self, asked: Asked) -> tuple[Found, ...]:
+        await self._muster.pods_known(self._park_s)
         leaders = await asyncio.gather(*[self._muster.look_up(key) for key in asked.at_muster])
         several = asked.head.version >= _SEVERAL_SINCE
         pods: Mapping[int, object] = self._nodes.pods

@@ -59,7 +59,7 @@ class Gateway:
         limit = settings.max_read_bytes
         self.upstream = Upstream(to_brokers, addresses(settings.upstream), self.nodes, limit)
         self.muster = Muster(to_pods, addresses(settings.muster), self.nodes, limit)
-        self.coordinators = Coordinators(self.routes, self.nodes, self.muster)
+        self.coordinators = Coordinators(self.routes, self.nodes, self.muster, settings.park_ms / 1000)
         self.shown = Shown(self.routes, self.moves, self.nodes, self.coordinators)
         self.dialling = Dialling(to_brokers, self.nodes, self.upstream, logs_in=settings.asks_clients)
         self.identify = identify_by_certificate(settings)

@@ -38,6 +38,7 @@ class Muster:
         self._asked: Caller | None = None
         self._leaders = Leaders()
         self._correlation_id = 0
+        self._pods_known = asyncio.Event()
         self.failing = False
         """No pod answered when one was asked last for the others."""
         self.counts = GroupCounts()
@@ -46,13 +47,25 @@ class Muster:
         """Until cancelled."""
         while True:
             await self.find_pods()
-            await asyncio.sleep(AGAIN_S if self.failing else REFRESH_S)
+            await asyncio.sleep(REFRESH_S if self._pods_known.is_set() and not self.failing else AGAIN_S)
+
+    async def pods_known(self, seconds: float) -> None:
+        """Return when a pod is known, or after this time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._pods_known.wait()
+        except TimeoutError:
+            pass
 
     async def find_pods(self) -> None:
         """Ask once for the pods that there are. A failure is logged, the first of a row."""
         try:
             caller = await self._caller()
             await self._nodes.learn_pods((await ask_brokers(caller)).brokers)
+            if self._nodes.pods:
+                self._pods_known.set()
+            else:
+                self._pods_known.clear()
         except (OSError, TimeoutError, ConnectionLostError, UpstreamError) as error:
             if not self.failing:
                 logger.warning("muster_not_reachable", error=str(error) or type(error).__name__)

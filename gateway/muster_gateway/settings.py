@@ -222,8 +222,8 @@ class GatewaySettings:
     client, group or topic is named there. 0: none."""
 
     park_ms: int = _number("park.ms", 15_000, 0, 600_000)
-    """How long (ms) a group's request waits in the gateway while its partition at Muster has no leader. Then it is
-    answered as by Kafka: COORDINATOR_NOT_AVAILABLE. Keep it below the clients' request time-out."""
+    """How long (ms) a group's request waits in the gateway while its partition at Muster has no leader, or no pod is
+    known yet. Then it is answered as by Kafka: COORDINATOR_NOT_AVAILABLE. Keep it below the time-out of clients."""
 
     max_in_flight: int = _number("max.in.flight.requests", 64, 1, 10_000)
     """Requests of one connection that wait for their answers; beyond it nothing more is read from the connection."""
