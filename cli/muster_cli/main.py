@@ -11,7 +11,7 @@ from muster_cli.drive.command import allow_data_loss, drain, fence, move, restar
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
 from muster_cli.mirror.command import mirror
-from muster_cli.moving.command import move_groups, moves
+from muster_cli.moving.command import move_groups, move_groups_back, moves
 from muster_cli.oncall.command import bundle, doctor, explain, groups, status
 from muster_cli.oncall.reset_command import reset
 from muster_cli.pipeline.command import pipeline
@@ -60,6 +60,7 @@ cli.add_command(restart)
 cli.add_command(status)
 cli.add_command(ui)
 groups.add_command(move_groups)
+groups.add_command(move_groups_back)
 groups.add_command(moves)
 groups.add_command(reset)
 pipeline.add_command(reshard)

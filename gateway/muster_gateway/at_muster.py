@@ -14,15 +14,16 @@ from muster_gateway.slots import Slot
 
 
 class AtMuster:
-    """`address_of`: a pod's. `user`: whom the gateway itself knows the client as. `ask` sends a request of the
-    gateway's own to the client's broker, `answered` takes what a pod has answered, `fail` ends the client's
-    connection."""
+    """`address_of`: a pod's. `is_here`: whether Muster serves a group. `user`: whom the gateway itself knows the client
+    as. `ask` sends a request of the gateway's own to the client's broker, `answered` takes what a pod has answered,
+    `fail` ends the client's connection."""
 
     def __init__(
         self,
         settings: GatewaySettings,
         muster: Muster,
         address_of: Callable[[int], Address | None],
+        is_here: Callable[[str], bool],
         *,
         user: Callable[[], str],
         ask: Callable[[Slot, bytes], None],
@@ -32,6 +33,7 @@ class AtMuster:
         self._settings = settings
         self._muster = muster
         self._address_of = address_of
+        self._is_here = is_here
         self._user = user
         self._answered = answered
         self._fail = fail
@@ -79,6 +81,7 @@ class AtMuster:
             self._lane = GroupLane(
                 self._muster,
                 self._address_of,
+                self._is_here,
                 self._settings.park_ms / 1000,
                 user,
                 answered=self._answered,

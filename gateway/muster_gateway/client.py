@@ -107,6 +107,7 @@ class ClientConnection(asyncio.Protocol):
             shared.settings,
             shared.muster,
             shared.nodes.pod,
+            shared.routes.is_at_muster,
             user=lambda: self.user,
             ask=self._send_to_broker,  # no answer to the client: it is none of its slots
             answered=self._answered_by_muster,

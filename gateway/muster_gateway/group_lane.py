@@ -2,8 +2,9 @@
 connection.
 
 While a group's partition has no leader, its request waits here, and is sent again to the next leader: a client does
-not see a failover. A request that may have been carried out, and must not be twice, ends the client's connection
-instead, as the death of a broker does.
+not see a failover. The client of a group that has gone back to Kafka is told to find its coordinator again. A request
+that may have been carried out, and must not be twice, ends the client's connection instead, as the death of a broker
+does.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Sent:
 
 
 class GroupLane:
-    """`user`: on whose behalf pods are asked; "": of nobody by name. `answered(slot, answer)` is called for each
-    request in its turn, with the answer without its length; it may raise UpstreamError. `broken` is called when one
-    cannot be answered.
+    """`is_here`: whether Muster serves a group, as far as the gateway has heard. `user`: for whom pods are asked; "":
+    for nobody by name. `answered(slot, answer)` is called for each request in its turn, with the answer without its
+    length; it may raise UpstreamError. `broken` is called when one cannot be answered.
 
     A request to a leader that is known and connected takes no task; whatever else happens to it, one does.
     """
@@ -61,6 +62,7 @@ class GroupLane:
         self,
         muster: Muster,
         address_of: Callable[[int], Address | None],
+        is_here: Callable[[str], bool],
         park_s: float,
         user: str,
         answered: Callable[[Slot, bytes], None],
@@ -68,6 +70,7 @@ class GroupLane:
     ) -> None:
         self._muster = muster
         self._address_of = address_of
+        self._is_here = is_here
         self._park_s = park_s
         self._user = user
         self._answered = answered
@@ -173,6 +176,8 @@ class GroupLane:
         head, loop = request.slot.head, asyncio.get_running_loop()
         until = loop.time() + self._park_s
         while True:
+            if request.pod is None and not self._is_here(request.group_id):
+                return refused(head, request.frame, ErrorCode.NOT_COORDINATOR)[4:]
             repeatable = answer is None or is_repeatable(head, request.frame)
             if loop.time() >= until or request.pod is not None or not repeatable:
                 self._muster.counts.given_up += 1

@@ -67,8 +67,11 @@ class Gateway:
         return answer
 
 
-async def move(session: ClientSession, api: str, group: str, *, dry_run: bool = False) -> MoveAnswer:
-    async with session.post(f"{api}/v1/moves", json={"group": group, "dryRun": dry_run}) as response:
+async def move(
+    session: ClientSession, api: str, group: str, *, dry_run: bool = False, back: bool = False
+) -> MoveAnswer:
+    body = {"group": group, "dryRun": dry_run, "back": back}
+    async with session.post(f"{api}/v1/moves", json=body) as response:
         assert response.status == 200, await response.text()
         return msgspec.json.decode(await response.read(), type=MoveAnswer)
 
@@ -77,7 +80,7 @@ async def moved(session: ClientSession, api: str, group: str) -> MovesAnswer:
     async def has_ended() -> MovesAnswer | None:
         async with session.get(f"{api}/v1/moves") as response:
             answer = msgspec.json.decode(await response.read(), type=MovesAnswer)
-        (latest,) = [each for each in answer.moves if each.group == group]
+        latest = [each for each in answer.moves if each.group == group][-1]
         assert latest.step != "given up", latest.reason
         return answer if latest.step == "moved" else None
 
@@ -159,6 +162,7 @@ async def _moves(session: ClientSession, api: str, pod: SoloPod, broker: KafkaBr
 
     await until(is_noticed, "the client that goes on at Kafka is noticed")
     assert await groups_of(pod.kafka_port, (GROUP, EMPTY)) == before, "and changes nothing"
+    await _goes_back(session, api, pod, broker)
     pod.kill()
     await pod.start()
 
@@ -166,4 +170,34 @@ async def _moves(session: ClientSession, api: str, pod: SoloPod, broker: KafkaBr
         return await beat(pod.kafka_port, GROUP, 1, member_id) == 0
 
     await until(is_served_on, "the next leader serves the group")
-    assert await groups_of(pod.kafka_port, (GROUP, EMPTY)) == before
+    assert await groups_of(pod.kafka_port, (GROUP,)) == {GROUP: before[GROUP]}
+    assert await commit(pod.kafka_port, EMPTY, 44) == 16, "NOT_COORDINATOR"
+
+
+async def commit(port: int, group: str, offset: int) -> int:
+    client = await KafkaClient.connect(port)
+    try:
+        return int(await client.commit(group, offset))
+    finally:
+        await client.close()
+
+
+async def _goes_back(session: ClientSession, api: str, pod: SoloPod, broker: KafkaBroker) -> None:
+    """The group without members does; the other one has members at Kafka."""
+
+    async def is_said() -> bool:
+        return "it has members at Kafka" in str((await move(session, api, GROUP, back=True)).obstacles)
+
+    await until(is_said, "the members at Kafka are in the way", 60)
+    assert await commit(pod.kafka_port, EMPTY, 42) == 0
+
+    async def begins() -> bool:  # when the broker has made the topic of its transactions
+        return not (await move(session, api, EMPTY, back=True)).obstacles
+
+    await until(begins, "nothing stands in the way", 60)
+    answer = await moved(session, api, EMPTY)
+    assert {route.group: (route.epoch, route.at_muster) for route in answer.routes}[EMPTY] == (2, False)
+    assert await commit(pod.kafka_port, EMPTY, 43) == 16, "NOT_COORDINATOR"
+    offsets = await groups_of(broker.port, (EMPTY,))
+    assert offsets == await groups_of(pod.kafka_port, (EMPTY,)), "all that was committed here is there"
+    assert "42" in str(offsets[EMPTY])

@@ -33,6 +33,7 @@ from tests.support.kafka_broker import group_command, run_tool, why_no_kafka_yet
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.live_groups import LiveGroups, Member
 from tests.support.local_cluster import LocalCluster, wait_until
+from tests.support.mirrored import until as eventually
 
 from muster_coordinator.podapi.moves import MoveAnswer, MovesAnswer, MoveStatus
 
@@ -83,7 +84,12 @@ class Pods:
                 await asyncio.sleep(0.02)
         return step == "moved"
 
-    async def start(self, group: str, *, dry_run: bool = False) -> None:
+    async def move_back(self, group: str) -> None:
+        """Returns when it has. Until the sessions of its members at Kafka have ended, they are in the way."""
+        await self.start(group, back=True)
+        assert await self.has_moved(group), await self.status(group)
+
+    async def start(self, group: str, *, dry_run: bool = False, back: bool = False) -> None:
         """Asks again while something stands in the way, such as a mirror that is behind."""
         obstacles: object = "no leader"
         try:
@@ -91,7 +97,7 @@ class Pods:
                 while True:
                     for api in self.apis():
                         async with self._session.post(
-                            f"http://{api}/v1/moves", json={"group": group, "dryRun": dry_run}
+                            f"http://{api}/v1/moves", json={"group": group, "dryRun": dry_run, "back": back}
                         ) as answer:
                             if answer.status == 200:
                                 obstacles = msgspec.json.decode(await answer.read(), type=MoveAnswer).obstacles
@@ -113,7 +119,7 @@ class Pods:
     async def _found(self, group: str) -> tuple[str, MoveStatus]:
         for api in self.apis():
             async with self._session.get(f"http://{api}/v1/moves") as answer:
-                for each in msgspec.json.decode(await answer.read(), type=MovesAnswer).moves:
+                for each in reversed(msgspec.json.decode(await answer.read(), type=MovesAnswer).moves):
                     if each.group == group:
                         return api, each
         raise AssertionError(f"no pod knows of a move of {group}")
@@ -188,6 +194,34 @@ async def test_groups_move_while_their_gateway_is_frozen_with_requests_in_its_ha
             assert sorted(each.values, key=int) == groups.values, type(each)
         done = {each.group: groups.produced for each in groups.members}
         assert {group: sum(at) for group, at in (await _committed(it.bootstrap, groups.members)).items()} == done
+
+
+async def test_live_groups_go_back_and_no_record_is_lost(tmp_path: Path) -> None:
+    async with site(tmp_path) as it:
+        groups = LiveGroups(it.bootstrap, INPUT, PREFIX)
+        with groups:
+            await until(lambda: all(each.assigned and each.commits > 20 for each in groups.members), "commits")
+            for member in groups.members:
+                await it.pods.move(member.group)
+            await _commits_go_on(groups.members, "at Muster")
+            for member in groups.members:
+                await it.pods.move_back(member.group)
+            await _commits_go_on(groups.members, "at Kafka again")
+            fenced = [(await it.pods.status(each.group)).fenced_ms for each in groups.members]
+            await asyncio.to_thread(groups.stop_feeding)
+            everything = set(groups.values)
+            await until(lambda: all(set(each.values) >= everything for each in groups.members), groups.members)
+            done = {each.group: groups.produced for each in groups.members}
+
+            async def is_committed() -> bool:
+                found = await _committed(it.kafka.bootstrap, groups.members)
+                return {group: sum(at) for group, at in found.items()} == done
+
+            await eventually(is_committed, "all is committed at Kafka", 30)
+        for each in groups.members:
+            again = len(each.values) - len(set(each.values))
+            print(f"{each.group}: {again} of {len(each.values)} records were read again after its rebalance")
+        print(f"fences (ms): {fenced}")
 
 
 async def _move_all(pods: Pods, muster: LocalCluster, kafka: KafkaCluster, bootstrap: str) -> None:

@@ -1,4 +1,4 @@
-"""`muster groups move`, `muster groups moves`. They import what they need when they run."""
+"""`muster groups move`, `back` and `moves`. They import what they need when they run."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from typing import Any
 
 import click
 
+from muster_cli.errors import CliUsageError
 from muster_cli.oncall.command import JSON
 from muster_cli.oncall.options import Where, where_options
 
 CLUSTER = click.option("--cluster", metavar="NAME", default="", show_default=False, help="If there are several.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what stands in the way, and move nothing.")
+TIMEOUT = click.option(
+    "--timeout",
+    type=click.FloatRange(1, 86_400),
+    default=120.0,
+    help="Seconds for each group: pods give a move up after a minute or so by themselves.",
+)
 
 
 @click.command("move")
 @click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
 @CLUSTER
 @where_options
-@click.option("--dry-run", is_flag=True, help="Say what stands in the way, and move nothing.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 86_400),
-    default=120.0,
-    help="Seconds for each group: pods give a move up after a minute or so by themselves.",
-)
+@DRY_RUN
+@TIMEOUT
 @JSON
 def move_groups(
     groups: tuple[str, ...], cluster: str, dry_run: bool, timeout: float, as_json: bool, **options: Any
@@ -46,7 +49,30 @@ def move_groups(
         raise SystemExit(run_declared_move(where, cluster, groups, timeout, dry_run=dry_run, as_json=as_json))
     from muster_cli.moving.run import run_move
 
-    raise SystemExit(run_move(where.embedded, groups, dry_run=dry_run, timeout_s=timeout, as_json=as_json))
+    raise SystemExit(run_move(where.embedded, groups, back=False, dry_run=dry_run, timeout_s=timeout, as_json=as_json))
+
+
+@click.command("back")
+@click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
+@where_options
+@DRY_RUN
+@TIMEOUT
+@JSON
+def move_groups_back(groups: tuple[str, ...], dry_run: bool, timeout: float, as_json: bool, **options: Any) -> None:
+    """Move live classic groups back from Muster to Kafka, one after the other: pods of `muster local up` do (--local).
+
+    Kafka gets all their offsets before it serves them. Members join again there: one rebalance. What is in doubt stays
+    at Muster. Groups that are at Kafka already are passed over, so the same command goes on where it was interrupted.
+
+    Exit codes: 0 all are at Kafka (--dry-run: nothing stands in the way), 1 some are not, 2 wrong usage, 130
+    interrupted: a move that was begun goes on.
+    """
+    where = Where.of(options)
+    if where.embedded is None:
+        raise CliUsageError("on Kubernetes there is no way back by this command yet: name an instance with --local")
+    from muster_cli.moving.run import run_move
+
+    raise SystemExit(run_move(where.embedded, groups, back=True, dry_run=dry_run, timeout_s=timeout, as_json=as_json))
 
 
 @click.command("moves")

@@ -30,12 +30,12 @@ class Pods:
     def __init__(self, pods: Sequence[Pod]) -> None:
         self._pods = pods
 
-    async def move(self, group: str, *, dry_run: bool) -> MoveAnswer:
+    async def move(self, group: str, *, back: bool, dry_run: bool) -> MoveAnswer:
         """Raises NobodyLeadsError; CliError where nothing can move."""
         said: list[str] = []
         for pod in self._pods:
             try:
-                return await pod.move(MoveRequest(group, dry_run))
+                return await pod.move(MoveRequest(group, dry_run, back))
             except PodRefusedError as error:
                 if error.status == 404:
                     raise CliError(error.message) from None

@@ -1,4 +1,4 @@
-"""Moves groups one after the other, follows each to its end, and prints what became of it."""
+"""Moves groups one after the other, to Muster or back, follows each to its end, and prints what became of it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ LOOK_S = 0.1
 
 class Outcome(StrEnum):
     MOVED = "moved"
+    MOVED_BACK = "moved back to Kafka"
     ALREADY = "already at Muster"
+    ALREADY_BACK = "already at Kafka"
     READY = "nothing stands in the way"
     STAYS = "stays at Kafka"
+    STAYS_AT_MUSTER = "stays at Muster"
     UNKNOWN = "not known"
 
 
-GOOD = (Outcome.MOVED, Outcome.ALREADY, Outcome.READY)
+GOOD = (Outcome.MOVED, Outcome.MOVED_BACK, Outcome.ALREADY, Outcome.ALREADY_BACK, Outcome.READY)
 
 
 class GroupOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """What `--json` prints of each group. `reasons`: why it is not at Muster. `fenced_ms`: how long it waited."""
+    """What `--json` prints of each group. `reasons`: why it is not there. `fenced_ms`: how long it waited."""
 
     group: str
     outcome: Outcome
@@ -50,14 +53,16 @@ class MovesReport(msgspec.Struct, frozen=True, rename="camel"):
     routes: tuple[RoutedGroup, ...]
 
 
-def run_move(data: DataDir, groups: Sequence[str], *, dry_run: bool, timeout_s: float, as_json: bool) -> int:
+def run_move(
+    data: DataDir, groups: Sequence[str], *, back: bool, dry_run: bool, timeout_s: float, as_json: bool
+) -> int:
     """Returns the exit code. Raises CliError."""
 
     async def run() -> list[GroupOutcome]:
         async with _pods(data) as pods:
             outcomes = []
             for group in groups:
-                outcomes.append(await move_group(pods, group, dry_run=dry_run, timeout_s=timeout_s))
+                outcomes.append(await move_group(pods, group, back=back, dry_run=dry_run, timeout_s=timeout_s))
                 if not as_json:
                     say_outcome(outcomes[-1])
             return outcomes
@@ -114,51 +119,74 @@ async def _pods(data: DataDir) -> AsyncIterator[Pods]:
         yield Pods([PodClient(session, pod.name, pod.api_address, tls) for pod in alive])
 
 
-async def move_group(pods: Pods, group: str, *, dry_run: bool, timeout_s: float) -> GroupOutcome:
+async def move_group(pods: Pods, group: str, *, back: bool, dry_run: bool, timeout_s: float) -> GroupOutcome:
     """Ask for the move, and follow it. Raises CliError."""
+    move = _Following(pods, group, back)
     try:
         async with asyncio.timeout(timeout_s):
-            if await _is_at_muster(pods, group):
-                return GroupOutcome(group, Outcome.ALREADY)
-            return await _moved(pods, group, dry_run)
+            if await move.is_there():
+                return move.outcome(Outcome.ALREADY)
+            return await move.moved(dry_run)
     except TimeoutError:
         said = f"not decided within {timeout_s:.0f} s; see `muster groups moves`"
         return GroupOutcome(group, Outcome.UNKNOWN, (said,))
 
 
-async def _moved(pods: Pods, group: str, dry_run: bool) -> GroupOutcome:
-    answer = await _asked(pods, group, dry_run=dry_run)
-    if answer.obstacles:
-        return GroupOutcome(group, Outcome.STAYS, answer.obstacles)
-    if answer.move is None:
-        return GroupOutcome(group, Outcome.READY)
-    while True:
-        moves, routes = await pods.moves()
-        latest = next((each for each in reversed(moves) if each.group == group), None)
-        fenced_ms = latest.fenced_ms if latest is not None else 0
-        if any(each.group == group and each.at_muster for each in routes):
-            return GroupOutcome(group, Outcome.MOVED, fenced_ms=fenced_ms)
-        if latest is not None and latest.step == GIVEN_UP:
-            return GroupOutcome(group, Outcome.STAYS, (latest.reason,), fenced_ms)
-        if latest is None:
-            await _asked(pods, group, dry_run=True)  # there is a leader again, and it knows the route or not
-            if await _is_at_muster(pods, group):
-                return GroupOutcome(group, Outcome.MOVED)
-            return GroupOutcome(group, Outcome.STAYS, ("the pod that was moving it has ended: move it again",))
-        await asyncio.sleep(LOOK_S)
+_OF_BACK = {
+    Outcome.MOVED: Outcome.MOVED_BACK,
+    Outcome.ALREADY: Outcome.ALREADY_BACK,
+    Outcome.STAYS: Outcome.STAYS_AT_MUSTER,
+}
 
 
-async def _asked(pods: Pods, group: str, *, dry_run: bool) -> MoveAnswer:
-    while True:
-        try:
-            return await pods.move(group, dry_run=dry_run)
-        except NobodyLeadsError:
+class _Following:
+    """One group's move, `back` or to Muster."""
+
+    def __init__(self, pods: Pods, group: str, back: bool) -> None:
+        self._pods = pods
+        self._group = group
+        self._back = back
+
+    def outcome(self, outcome: Outcome, reasons: tuple[str, ...] = (), fenced_ms: int = 0) -> GroupOutcome:
+        named = _OF_BACK.get(outcome, outcome) if self._back else outcome
+        return GroupOutcome(self._group, named, reasons, fenced_ms)
+
+    async def is_there(self) -> bool:
+        _, routes = await self._pods.moves()
+        return self._is_there(routes)
+
+    def _is_there(self, routes: Sequence[RoutedGroup]) -> bool:
+        """A group without a route is not known to have been at Muster: the pod that leads it says so."""
+        return any(each.group == self._group and each.at_muster != self._back for each in routes)
+
+    async def moved(self, dry_run: bool) -> GroupOutcome:
+        answer = await self._asked(dry_run=dry_run)
+        if answer.obstacles:
+            return self.outcome(Outcome.STAYS, answer.obstacles)
+        if answer.move is None:
+            return self.outcome(Outcome.READY)
+        while True:
+            moves, routes = await self._pods.moves()
+            of_group = [each for each in moves if each.group == self._group and each.back == self._back]
+            latest = of_group[-1] if of_group else None
+            fenced_ms = latest.fenced_ms if latest is not None else 0
+            if self._is_there(routes):
+                return self.outcome(Outcome.MOVED, fenced_ms=fenced_ms)
+            if latest is not None and latest.step == GIVEN_UP:
+                return self.outcome(Outcome.STAYS, (latest.reason,), fenced_ms)
+            if latest is None:
+                await self._asked(dry_run=True)  # there is a leader again, and it knows the route or not
+                if await self.is_there():
+                    return self.outcome(Outcome.MOVED)
+                return self.outcome(Outcome.STAYS, ("the pod that was moving it has ended: move it again",))
             await asyncio.sleep(LOOK_S)
 
-
-async def _is_at_muster(pods: Pods, group: str) -> bool:
-    _, routes = await pods.moves()
-    return any(each.group == group and each.at_muster for each in routes)
+    async def _asked(self, *, dry_run: bool) -> MoveAnswer:
+        while True:
+            try:
+                return await self._pods.move(self._group, back=self._back, dry_run=dry_run)
+            except NobodyLeadsError:
+                await asyncio.sleep(LOOK_S)
 
 
 def say_outcome(outcome: GroupOutcome) -> None:

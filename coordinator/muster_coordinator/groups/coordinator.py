@@ -58,7 +58,7 @@ from muster_coordinator.groups.rebalance import (
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION, check_part, restore_part, snapshot_parts
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.groups.sync import sync_group
-from muster_coordinator.groups.tables import WITH_MEMBERS, GroupTables, pack_group
+from muster_coordinator.groups.tables import WITH_MEMBERS, GroupTables, group_record, pack_group
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import describe_producers, write_txn_marker
 from muster_coordinator.records.consumer_group import CONFIGS_TYPE, ConsumerGroupRecord
@@ -138,6 +138,23 @@ class GroupCoordinator:
         """Whether it is a group of the consumer protocol that has members, whatever their protocol."""
         group = self._state.consumers.groups.get(group_id)
         return group is not None and bool(group.members)
+
+    def is_of_consumers(self, group_id: str) -> bool:
+        """Whether it is a group of the consumer protocol, with members or not."""
+        return group_id in self._state.consumers.groups
+
+    def rebalances(self, group_id: str) -> bool:
+        """Whether a classic group has requests that wait for others, or may have soon."""
+        group = self._state.look_at(group_id)
+        return group is not None and group.state not in (GroupState.STABLE, GroupState.EMPTY)
+
+    def record_without_members(self, group_id: str, protocol_type: str, now_ms: int) -> Record:
+        """Returns the record by which a classic group has no members any more; the tombstone of one that is not."""
+        group = self._state.look_at(group_id)
+        if group is None:
+            return group_record(group_id, None)
+        value = GroupMetadataValue(protocol_type, group.generation, None, None, now_ms, ())
+        return group_record(group_id, value)
 
     def has_pending(self, group_id: str) -> bool:
         """Whether the group has offsets of open transactions."""
@@ -328,7 +345,7 @@ class GroupCoordinator:
         if kind in ("consumer-session", "consumer-join", "consumer-sync"):
             return on_member_timer(self._state.consumers, group_id, member_id, fencing(self._state, now_ms))
         group = self._state.group(group_id)
-        if group is None:
+        if group is None or not self._serves(group_id):
             return NOTHING
         if kind == "session":
             on_session_timer(self._state, group, member_id, effects, now_ms)
@@ -375,7 +392,10 @@ class GroupCoordinator:
         effects = Effects()
         looked_at = 0
         while self._deletion_queue and looked_at < self._state.config.expiry_slice:
-            looked_at += 1 + delete_partitions(self._state, self._deletion_queue.pop(), self._deleted, effects)
+            group_id = self._deletion_queue.pop()
+            looked_at += 1
+            if self._serves(group_id):
+                looked_at += delete_partitions(self._state, group_id, self._deleted, effects)
         if self._deletion_queue:
             effects.set_timer(DELETE_PARTITIONS_TIMER, 0)
         return effects.result()

@@ -56,7 +56,7 @@ class Bypasses:
             if members:
                 self._is_used(Bypass(group_id, _clients(members), self._has(change.group_id)))
             else:
-                self._forget(group_id)
+                self.forget(group_id)
         elif type(change) is OffsetCommitRecord and change.value is not None and up_to_date:
             if self._is_write(change):
                 return False
@@ -100,9 +100,9 @@ class Bypasses:
         if now.clients:
             self.with_members[now.group_id] = now
         if len(self._known) > GROUPS_MAX:
-            self._forget(next(iter(self._known)))
+            self.forget(next(iter(self._known)))
 
-    def _forget(self, group_id: str) -> None:
+    def forget(self, group_id: str) -> None:
         for groups in (self._known, self._news, self.with_members):
             groups.pop(group_id, None)
 

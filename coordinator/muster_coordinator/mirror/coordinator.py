@@ -16,12 +16,14 @@ import msgspec
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.mirror.bypasses import Bypasses
+from muster_coordinator.mirror.moving.back import DecideBackRequest, DecideBackResponse, trouble_at_kafka
 from muster_coordinator.mirror.moving.deciding import (
     BeginSessionsRequest,
     BeginSessionsResponse,
     DecideRequest,
     DecideResponse,
     difference_of,
+    difference_of_offsets,
 )
 from muster_coordinator.mirror.moving.move import Task
 from muster_coordinator.mirror.requests import (
@@ -115,6 +117,7 @@ class MirrorCoordinator:
         operations[TakeInRequest] = self._take_in
         operations[TakeBackRequest] = self._take_back
         operations[DecideRequest] = self._decide
+        operations[DecideBackRequest] = self._decide_back
         operations[BeginSessionsRequest] = self._begin_sessions
         self.operations: Mapping[type, Operation] = operations
 
@@ -225,9 +228,12 @@ class MirrorCoordinator:
         reason = self._doubt(request, token, now_ms)
         if request.move.compared(reason) is not Task.DECIDE:
             return Result(response=DecideResponse(request.move.reason))
-        before = self.routes.by_group.get(request.group_id)
-        route = GroupRoute(request.group_id, 1 if before is None else before.epoch + 1, at_muster=True)
-        return Result(((*encode_route(route), route),), response=DecideResponse(""))
+        return Result((self._route_record(request.group_id, at_muster=True),), response=DecideResponse(""))
+
+    def _route_record(self, group_id: str, *, at_muster: bool) -> Record:
+        before = self.routes.by_group.get(group_id)
+        route = GroupRoute(group_id, 1 if before is None else before.epoch + 1, at_muster)
+        return (*encode_route(route), route)
 
     def _doubt(self, request: DecideRequest, token: Token, now_ms: int) -> str:
         """Why the group may not be taken over as it is here; "": it may."""
@@ -235,10 +241,55 @@ class MirrorCoordinator:
             return "the mirror has begun to read again"
         for obstacle in self.obstacles(request.group_id):
             return obstacle
-        describe, fetch = m.DescribeGroupRequest(request.group_id, _DESCRIBED), _all_offsets(request.group_id)
+        describe = m.DescribeGroupRequest(request.group_id, _DESCRIBED)
         described: Any = self.groups.operations[m.DescribeGroupRequest](describe, token, now_ms).response
-        fetched: Any = self.groups.operations[m.OffsetFetchRequest](fetch, token, now_ms).response
+        fetched = self._offsets(request.group_id, token, now_ms)
         return difference_of((request.described, request.fetched), (described, fetched))
+
+    def _offsets(self, group_id: str, token: Token | None, now_ms: int) -> m.OffsetFetchResponse:
+        request = m.OffsetFetchRequest(group_id, None, -1, None, require_stable=False)
+        fetched: Any = self.groups.operations[m.OffsetFetchRequest](request, token, now_ms).response
+        assert isinstance(fetched, m.OffsetFetchResponse)
+        return fetched
+
+    def obstacles_back(self, group_id: str) -> Iterator[str]:
+        """What in this partition keeps the group from going back to Kafka."""
+        if self.routes.is_own(group_id):
+            yield "it was never Kafka's: muster.upstream.served.groups names it"
+        elif not self._serves(group_id):
+            yield "Kafka serves it already"
+        elif self.groups.is_of_consumers(group_id):
+            yield "it is a group of the consumer protocol: only classic groups go back"
+        else:
+            if self.groups.rebalances(group_id):
+                yield "it rebalances"
+            if self.groups.has_pending(group_id):
+                yield "it has offsets in a transaction that is open"
+
+    def trouble_at_kafka(
+        self, group_id: str, described: m.DescribedGroup, fetched: m.OffsetFetchResponse, now_ms: int
+    ) -> str:
+        """Why Kafka cannot take the group, as it has answered; "": it can."""
+        return trouble_at_kafka(described, fetched, self._offsets(group_id, None, now_ms))
+
+    def _decide_back(self, request: DecideBackRequest, token: Token, now_ms: int) -> Result:
+        group_id, move = request.group_id, request.move
+        reason = "the mirror has begun to read again" if self.has_strays or self.position.clearing else ""
+        reason = reason or next(self.obstacles_back(group_id), "")
+        reason = reason or self.trouble_at_kafka(group_id, request.described, request.fetched, now_ms)
+        if reason:
+            move.give_up(reason)
+            return Result(response=DecideBackResponse(move.reason))
+        task = move.compared(difference_of_offsets(request.fetched, self._offsets(group_id, token, now_ms)))
+        if task is not Task.DECIDE:
+            return Result(response=DecideBackResponse(move.reason, task is Task.WRITE))
+        # The group is what Kafka's is from here on, without members. The position says that this came from no broker.
+        records = (
+            self._route_record(group_id, at_muster=False),
+            self.groups.record_without_members(group_id, request.described.protocol_type, now_ms),
+            _position_record(self.position),
+        )
+        return Result(records, response=DecideBackResponse(""))
 
     def _begin_sessions(self, request: BeginSessionsRequest, _token: Token, now_ms: int) -> Result:
         if not self._serves(request.group_id):
@@ -261,6 +312,7 @@ class MirrorCoordinator:
         if type(change) is GroupRoute:
             self.routes.replay(change)
             self.changed.add(change.group_id)
+            self.bypasses.forget(change.group_id)
             return
         self.groups.replay(change, offset, timestamp_ms, producer_id, producer_epoch)
         if isinstance(change, UnknownRecord):
@@ -351,10 +403,6 @@ def _marker(batch: RecordBatch, records: list[BatchRecord]) -> Imported | None:
     if not isinstance(control, EndTxnMarker):
         return None
     return Imported(batch, (), control.committed, control.coordinator_epoch)
-
-
-def _all_offsets(group_id: str) -> m.OffsetFetchRequest:
-    return m.OffsetFetchRequest(group_id, None, -1, None, require_stable=False)
 
 
 def _position_record(position: MirrorPosition) -> Record:

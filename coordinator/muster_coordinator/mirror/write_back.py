@@ -29,6 +29,13 @@ def has_members(described: DescribedGroup) -> bool:
     return bool(described.members) or described.group_state not in ("Empty", "Dead")
 
 
+def only_there(here: OffsetFetchResponse, there: OffsetFetchResponse) -> list[tuple[str, int]]:
+    """Topic and partition of each offset that Kafka alone has."""
+    known = {(topic, each[0]) for topic, partitions in here.topics for each in partitions}
+    of_kafka = [(topic, each[0]) for topic, partitions in there.topics for each in partitions]
+    return [place for place in of_kafka if place not in known]
+
+
 def in_parts(topics: ToWrite, size: int) -> Iterator[ToWrite]:
     """The same, a part of at most `size` partitions at a time."""
     part: ToWrite = []

@@ -1,4 +1,5 @@
-"""POST and GET /v1/moves: live groups move from Kafka to Muster (docs/adr/0048), at the leader of their partition."""
+"""POST and GET /v1/moves: live groups move from Kafka to Muster, or back, at the leader of their partition
+(docs/adr/0048)."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from muster_coordinator.podapi.fields import Answer, Request
 
 
 class MoveRequest(Request, frozen=True):
-    """`dry_run`: say what stands in the way, and start nothing."""
+    """`dry_run`: say what stands in the way, and start nothing. `back`: from Muster to Kafka."""
 
     group: Annotated[str, msgspec.Meta(min_length=1, max_length=32_767)]
     dry_run: bool = False
+    back: bool = False
 
 
 class MoveStatus(Answer, frozen=True):
@@ -25,6 +27,7 @@ class MoveStatus(Answer, frozen=True):
     step: str
     reason: str
     fenced_ms: int
+    back: bool = False
 
 
 class MoveAnswer(Answer, frozen=True):

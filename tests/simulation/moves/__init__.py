@@ -1,1 +1,1 @@
-"""One group's move from Kafka to Muster, simulated: production's leases and steps in a model of everything else."""
+"""One group's moves from Kafka to Muster and back, simulated: production's leases and steps in a model of all else."""

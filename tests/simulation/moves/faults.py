@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.simulation.moves.world import Leader
 
+from muster_coordinator.mirror.moving.back import WayBack
 from muster_coordinator.mirror.moving.leases import Leases
 from muster_coordinator.mirror.moving.move import Move, Step, Task
 from muster_gateway.route_lease import RouteLease, Way
@@ -113,6 +114,35 @@ def gives_up_while_the_log_decides(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leader, "ask", asked)
 
 
+def goes_back_before_the_offsets_are_at_kafka(patch: pytest.MonkeyPatch) -> None:
+    look = WayBack.look
+
+    def planted(self: WayBack, *args: object) -> Task | None:
+        task = look(self, *args)  # type: ignore[arg-type]
+        if task is Task.WRITE:
+            self.step = Step.DECIDING
+            return Task.DECIDE
+        return task
+
+    patch.setattr(WayBack, "look", planted)
+
+
+def goes_back_though_kafka_differs(patch: pytest.MonkeyPatch) -> None:
+    """Commits that were under way when the offsets were written are left out."""
+    compared = WayBack.compared
+    patch.setattr(WayBack, "compared", lambda self, _difference: compared(self, ""))
+
+
+def writes_back_without_a_fence(patch: pytest.MonkeyPatch) -> None:
+    """Kafka cannot tell an earlier leader from this one: its write may come after the way back."""
+    patch.setattr(Leader, "start_producer", lambda self: self._world.producer)
+
+
+def does_not_confirm_that_it_leads_when_it_has_started(patch: pytest.MonkeyPatch) -> None:
+    """A leader of the past starts as the producer, and writes."""
+    patch.setattr(Leader, "confirm", lambda self, done: self._world.soon(done))
+
+
 FAULTS: dict[str, tuple[Plant, int]] = {
     plant.__name__: (plant, seeds)
     for plant, seeds in (
@@ -122,8 +152,12 @@ FAULTS: dict[str, tuple[Plant, int]] = {
         (gives_no_fence_to_one_connection, 150),
         (a_gateway_keeps_an_old_route, 30),
         (passes_an_answer_after_its_lease, 30),
-        (counts_a_lease_from_its_answer, 60),
+        (counts_a_lease_from_its_answer, 250),
         (answers_before_it_is_committed, 150),
-        (gives_up_while_the_log_decides, 20),
+        (gives_up_while_the_log_decides, 100),
+        (goes_back_before_the_offsets_are_at_kafka, 20),
+        (goes_back_though_kafka_differs, 60),
+        (writes_back_without_a_fence, 150),
+        (does_not_confirm_that_it_leads_when_it_has_started, 150),
     )
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from tests.simulation.moves.world import GROUP, Leader, World
 
@@ -10,6 +12,17 @@ from muster_gateway.route_lease import RouteLease, Way
 
 ASK_MS = 150
 PARK_MS = 3_000
+
+
+@dataclass(frozen=True)
+class Commit:
+    """`members`: those whom the client is one of, as far as Kafka knows. `done(True)`: acknowledged; `unknown`: Kafka
+    does not know the member. Neither is called: the connection has ended, as the client finds out."""
+
+    name: str
+    members: int
+    done: Callable[[bool], None]
+    unknown: Callable[[], None]
 
 
 class Gateway:
@@ -75,13 +88,12 @@ class Gateway:
             )
         )
 
-    def commit(self, name: str, done: Callable[[bool], None]) -> None:
-        """`done(True)`: acknowledged. Never called: the connection has ended, as a client finds out."""
+    def commit(self, commit: Commit) -> None:
         parked_ms = self._world.now_ms
         starts = self._starts
-        self._awake(lambda: self._route(name, done, parked_ms, starts))
+        self._awake(lambda: self._route(commit, parked_ms, starts))
 
-    def _route(self, name: str, done: Callable[[bool], None], parked_ms: int, starts: int) -> None:
+    def _route(self, commit: Commit, parked_ms: int, starts: int) -> None:
         world = self._world
         if starts != self._starts:
             return
@@ -89,24 +101,28 @@ class Gateway:
         if way is Way.KAFKA:
             lease = self.lease
             term = lease.sent(GROUP)
-            if world.random.random() < 0.02:
+            if world.stands_still(0.02):
                 self.freeze(world.random.randint(100, 4_000))  # with the request in its hands
-            self._awake(lambda: world.soon(lambda: self._at_kafka(name, lease, term, done)))
+            self._awake(lambda: world.soon(lambda: self._at_kafka(commit, lease, term)))
         elif way is Way.MUSTER and world.leader is not None:
             leader = self._leader()
-            world.soon(lambda: leader.commit(name, done))
+            world.soon(lambda: leader.commit(commit.name, commit.done))
         elif world.now_ms - parked_ms < PARK_MS:
-            world.after(20, lambda: self._awake(lambda: self._route(name, done, parked_ms, starts)))
+            world.after(20, lambda: self._awake(lambda: self._route(commit, parked_ms, starts)))
         else:
-            done(False)
+            commit.done(False)
 
-    def _at_kafka(self, name: str, lease: RouteLease, term: int, done: Callable[[bool], None]) -> None:
-        self._world.kafka_takes(name)
+    def _at_kafka(self, commit: Commit, lease: RouteLease, term: int) -> None:
+        taken = self._world.kafka_takes(commit.name, commit.members)
 
         def answered() -> None:
-            if lease is self.lease and lease.answered(GROUP, term, self.clock()):
-                self._world.kafka_acknowledged(name)
-                done(True)
+            if lease is not self.lease or not lease.answered(GROUP, term, self.clock()):
+                return
+            if taken:
+                self._world.kafka_acknowledged(commit.name, commit.members)
+                commit.done(True)
+            else:
+                commit.unknown()
 
         self._world.soon(lambda: self._awake(answered))
 
@@ -121,6 +137,7 @@ class Client:
         self._gateways = gateways
         self._name = name
         self._tries = 0
+        self._members = 0
         self._gateway = world.random.choice(gateways)
         self.last_ms = 0
         """When its last commit was acknowledged."""
@@ -129,7 +146,9 @@ class Client:
     def _try(self) -> None:
         self._tries += 1
         tries = self._tries
-        self._gateway.commit(f"{self._name}-{tries:06}", lambda done: self._done(tries, done))
+        name = f"{self._name}-{tries:06}"
+        done, unknown = partial(self._done, tries), partial(self._unknown, tries)
+        self._gateway.commit(Commit(name, self._members, done, unknown))
         self._world.after(self.TIMEOUT_MS, lambda: self._lost(tries))
 
     def _done(self, tries: int, acknowledged: bool) -> None:
@@ -139,6 +158,12 @@ class Client:
             self.last_ms = self._world.now_ms
         self._tries += 1
         self._world.after(self._world.random.randint(1, 60), self._try)
+
+    def _unknown(self, tries: int) -> None:
+        """It joins at Kafka."""
+        if tries == self._tries:
+            self._members = self._world.kafka_members
+            self._done(tries, False)
 
     def _lost(self, tries: int) -> None:
         if tries == self._tries:

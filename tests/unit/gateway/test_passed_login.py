@@ -196,13 +196,14 @@ class Connection:
             settings,
             cast(Any, None),
             lambda pod: None,
+            lambda group: True,
             user=lambda: "gateway",
             ask=self._ask,
             answered=lambda slot, answer: None,
             fail=self._fail,
         )
 
-    def lane(self, _muster: Any, _address_of: Any, _park_s: float, user: str, **_: Any) -> Any:
+    def lane(self, _muster: Any, _address_of: Any, _is_here: Any, _park_s: float, user: str, **_: Any) -> Any:
         """In place of GroupLane."""
         return SimpleNamespace(submit=lambda request: self.acted.append((user, self._broker.user)))
 

@@ -59,7 +59,7 @@ def difference_of(
     ):
         if theirs != ours:
             return f"the {what} is {theirs!r} there and {ours!r} here"
-    return _of_members(described.members, described_here.members) or _of_offsets(fetched, fetched_here)
+    return _of_members(described.members, described_here.members) or difference_of_offsets(fetched, fetched_here)
 
 
 def _of_members(theirs: tuple[DescribedMember, ...], ours: tuple[DescribedMember, ...]) -> str:
@@ -70,7 +70,8 @@ def _of_members(theirs: tuple[DescribedMember, ...], ours: tuple[DescribedMember
     return ""
 
 
-def _of_offsets(theirs: OffsetFetchResponse, ours: OffsetFetchResponse) -> str:
+def difference_of_offsets(theirs: OffsetFetchResponse, ours: OffsetFetchResponse) -> str:
+    """What is not the same, in words; "": nothing."""
     there, here = _by_partition(theirs), _by_partition(ours)
     for place in sorted({*there, *here}):
         if there.get(place) != here.get(place):

@@ -14,6 +14,7 @@ class Step(Enum):
     DRAINING = "draining"
     READING = "reading"
     PASSING = "passing"
+    WRITING = "writing"
     COMPARING = "comparing"
     DECIDING = "deciding"
     MOVED = "moved"
@@ -29,6 +30,7 @@ class Task(Enum):
     """What the leader does next."""
 
     READ_END = "ask a broker for the end of the partition, now"
+    WRITE = "write the group's offsets to Kafka"
     COMPARE = "ask Kafka for the group and its offsets"
     DECIDE = "append the group's route"
 
@@ -41,6 +43,7 @@ class Move:
         self.step = Step.WAITING
         self.reason = ""
         """Why it was given up."""
+        self.number = number
         self._fence = Fence(group_id, number)
         self._fence_ms = fence_ms
         self._until_ms = now_ms + wait_ms
@@ -60,18 +63,27 @@ class Move:
         """Call it when something has changed, and when time has passed. `position`: offset up to which the mirror has
         read, and `complete`: whether it was at the end once; of committed records. `open_transactions`: the group has
         offsets that are pending."""
-        if self.step not in _OVER and now_ms >= self._until_ms:
-            self.give_up(f"it took too long: {self.step.value}")
+        if self._has_ended(now_ms):
+            pass
         elif self.step is Step.WAITING and complete and leases.are_known(now_ms):
-            self.step = Step.DRAINING
-            self._until_ms = now_ms + self._fence_ms
-        elif self.step is Step.DRAINING and leases.are_drained(self._fence.number, now_ms):
+            self._put_fence(now_ms)
+        elif self.step is Step.DRAINING and leases.are_drained(self.number, now_ms):
             self.step = Step.READING
             return Task.READ_END
         elif self.step is Step.PASSING and position >= self._end and not open_transactions:
             self.step = Step.COMPARING
             return Task.COMPARE
         return None
+
+    def _has_ended(self, now_ms: int) -> bool:
+        """Give up what takes too long. Returns whether nothing is left to be done here."""
+        if self.step not in _OVER and now_ms >= self._until_ms:
+            self.give_up(f"it took too long: {self.step.value}")
+        return self.step in _OVER
+
+    def _put_fence(self, now_ms: int) -> None:
+        self.step = Step.DRAINING
+        self._until_ms = now_ms + self._fence_ms
 
     def end_read(self, end: int) -> None:
         """A broker that was asked in `READING` has answered: the offset after the last record."""

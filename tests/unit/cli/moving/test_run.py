@@ -26,15 +26,16 @@ class Pod:
     def __init__(self, *steps: str, leads: bool = True, obstacles: tuple[str, ...] = (), reason: str = "") -> None:
         self.leads = leads
         self.alive = True
-        self.routed = False
+        self.at_muster: bool | None = None
+        """None: it has no route."""
         self.asked: list[MoveRequest] = []
         self._steps = list(steps)
-        self._step = ""
+        self._step, self._back = "", False
         self._obstacles = obstacles
         self._reason = reason
 
     def _status(self) -> MoveStatus:
-        return MoveStatus(GROUP, 0, self._step, self._reason if self._step == "given up" else "", 230)
+        return MoveStatus(GROUP, 0, self._step, self._reason if self._step == "given up" else "", 230, self._back)
 
     async def move(self, request: MoveRequest) -> MoveAnswer:
         if not self.alive:
@@ -44,7 +45,7 @@ class Pod:
         self.asked.append(request)
         if self._obstacles or request.dry_run:
             return MoveAnswer(self._obstacles, None)
-        self._step = "waiting"
+        self._step, self._back = "waiting", request.back
         return MoveAnswer((), self._status())
 
     async def moves(self) -> MovesAnswer:
@@ -54,9 +55,10 @@ class Pod:
             self._step = self._steps.pop(0)
             self.alive = self._step != "dies"
         if self._step == "moved":
-            self.routed = True
+            self.at_muster = not self._back
         moves = (self._status(),) if self._step else ()
-        return MovesAnswer(moves, (RoutedGroup(GROUP, 0, 1, True),) if self.routed and self.leads else ())
+        shows = self.at_muster is not None and self.leads
+        return MovesAnswer(moves, (RoutedGroup(GROUP, 0, 1, bool(self.at_muster)),) if shows else ())
 
 
 @pytest.fixture(autouse=True)
@@ -64,8 +66,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "LOOK_S", 0.001)
 
 
-def moved(*pods: Any, dry_run: bool = False, timeout_s: float = 5.0) -> GroupOutcome:
-    return asyncio.run(move_group(Pods(pods), GROUP, dry_run=dry_run, timeout_s=timeout_s))
+def moved(*pods: Any, back: bool = False, dry_run: bool = False, timeout_s: float = 5.0) -> GroupOutcome:
+    return asyncio.run(move_group(Pods(pods), GROUP, back=back, dry_run=dry_run, timeout_s=timeout_s))
 
 
 def test_the_leader_moves_it() -> None:
@@ -76,9 +78,21 @@ def test_the_leader_moves_it() -> None:
 
 def test_group_that_is_there_is_passed_over() -> None:
     leader = Pod()
-    leader.routed = True
+    leader.at_muster = True
     assert moved(leader).outcome is Outcome.ALREADY
+    leader.at_muster = False
+    assert moved(leader, back=True).outcome is Outcome.ALREADY_BACK
     assert leader.asked == []
+
+
+def test_the_leader_moves_it_back() -> None:
+    leader = Pod("waiting", "writing", "moved")
+    leader.at_muster = True
+    assert moved(leader, back=True) == GroupOutcome(GROUP, Outcome.MOVED_BACK, fenced_ms=230)
+    assert leader.asked == [MoveRequest(GROUP, back=True)]
+    leader = Pod("writing", "given up", reason="it rebalances")
+    leader.at_muster = True
+    assert moved(leader, back=True) == GroupOutcome(GROUP, Outcome.STAYS_AT_MUSTER, ("it rebalances",), 230)
 
 
 def test_what_stands_in_the_way_is_said() -> None:
@@ -100,7 +114,7 @@ def test_leader_that_dies_is_followed_by_one_that_knows(routed: bool) -> None:
             return await super().moves()
 
     leader, later = Pod("draining", "dies"), Next(leads=False)
-    later.routed = routed
+    later.at_muster = routed or None
     outcome = moved(leader, later)
     assert outcome.outcome is (Outcome.MOVED if routed else Outcome.STAYS)
     assert leader.asked

@@ -14,6 +14,7 @@ from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.moving.kafka import KafkaOfMoves
 from muster_coordinator.pod.mirroring.moving.partition import Active, PartitionMoves
+from muster_coordinator.pod.mirroring.writing.kafka import RefusedError
 from muster_coordinator.pod.mirroring.writing.partition import UNKNOWN
 from muster_coordinator.pod.mirroring.writing.writes import WriteBack
 from muster_coordinator.podapi.leases import (
@@ -110,20 +111,20 @@ class Moves:
         self._check_movable()
         group_id = request.group
         moves = self._led(group_id)
-        under_way = moves.active.get(group_id)
-        if under_way is not None:
-            return MoveAnswer((), under_way.status(self._clock.monotonic_ms()))
-        obstacles = self._obstacles(moves, group_id)
-        if not obstacles:
-            obstacles = await self._obstacles_there(moves.followed.partition, group_id)
+        if group_id not in moves.active:
+            obstacles = self._obstacles(moves, group_id, request.back)
+            obstacles = obstacles or await self._obstacles_there(moves, group_id, request.back)
             moves = self._led(group_id)  # time has passed
-        if obstacles or request.dry_run:
-            return MoveAnswer(obstacles, None)
+            if obstacles or request.dry_run:
+                return MoveAnswer(obstacles, None)
         if group_id not in moves.active:
             self._fences += 1
-            moves.start(group_id, self._fences)
+            moves.start(group_id, self._fences, back=request.back)
             self._started.set()
-        return MoveAnswer((), moves.active[group_id].status(self._clock.monotonic_ms()))
+        active = moves.active[group_id]
+        if active.is_back != request.back:
+            return MoveAnswer((f"it is moving to {'Kafka' if active.is_back else 'Muster'} now",), None)
+        return MoveAnswer((), active.status(self._clock.monotonic_ms()))
 
     def status(self) -> MovesAnswer:
         now_ms = self._clock.monotonic_ms()
@@ -148,21 +149,28 @@ class Moves:
         if not self._movable:
             raise NothingMovableError("no group can move: muster.upstream.movable.groups is empty")
 
-    def _obstacles(self, moves: PartitionMoves, group_id: str) -> tuple[str, ...]:
-        found = list(moves.obstacles(group_id))
+    def _obstacles(self, moves: PartitionMoves, group_id: str, back: bool) -> tuple[str, ...]:
+        found = list(moves.obstacles(group_id, back=back))
         if not group_id.startswith(self._movable):
             found.insert(0, "muster.upstream.movable.groups of this pod does not name it")
         if sum(len(each.active) for each in self._by_partition.values()) >= AT_ONCE_MAX:
             found.append(f"{AT_ONCE_MAX} groups are moving at this pod: wait for some")
         return tuple(found)
 
-    async def _obstacles_there(self, partition: int, group_id: str) -> tuple[str, ...]:
+    async def _obstacles_there(self, moves: PartitionMoves, group_id: str, back: bool) -> tuple[str, ...]:
         """The answer of Kafka."""
+        partition = moves.followed.partition
         try:
             await self._kafka.end_of(partition)
             described, fetched = await self._kafka.group(partition, group_id)
-        except UpstreamError as error:
+            if back:
+                await self._writes.make_ready(moves.followed)
+        except (UpstreamError, RefusedError) as error:
             return (f"Kafka cannot be asked: {error}",)
+        if back:
+            machine, now_ms = moves.followed.machine, self._clock.wall_ms()
+            trouble = machine.trouble_at_kafka(group_id, described, fetched, now_ms)
+            return (trouble,) if trouble else ()
         return tuple(_complaints(described, fetched))
 
     # -- who leads what ------------------------------------------------------------------------------------------------
@@ -185,7 +193,8 @@ class Moves:
             del self._by_partition[partition]
             moves = None
         if moves is None and followed is not None:
-            moves = self._by_partition[partition] = PartitionMoves(followed, self._kafka, self._clock, self._lease_ms)
+            parts = followed, self._kafka, self._clock, self._lease_ms, self._writes
+            moves = self._by_partition[partition] = PartitionMoves(*parts)
         return moves
 
     # -- steps ---------------------------------------------------------------------------------------------------------
@@ -206,7 +215,7 @@ class Moves:
             status = active.status(self._clock.monotonic_ms())
             what = {"group": status.group, "partition": status.partition, "fenced_ms": status.fenced_ms}
             if active.move.step is Step.MOVED:
-                logger.info("group_moved", **what)
+                logger.info("group_moved", to="kafka" if active.is_back else "muster", **what)
             else:
                 logger.warning("move_ended", step=status.step, reason=status.reason, **what)
         self._ended.extend(ended)

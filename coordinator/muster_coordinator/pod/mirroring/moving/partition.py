@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.mirror.moving.back import DecideBackRequest, DecideBackResponse, WayBack
 from muster_coordinator.mirror.moving.deciding import (
     BeginSessionsRequest,
     BeginSessionsResponse,
@@ -20,6 +21,8 @@ from muster_coordinator.mirror.moving.move import Move, Step, Task
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.moving.kafka import KafkaOfMoves
+from muster_coordinator.pod.mirroring.writing.kafka import RefusedError
+from muster_coordinator.pod.mirroring.writing.writes import WriteBack
 from muster_coordinator.podapi.moves import MoveStatus
 from muster_coordinator.requests.moving import LeaseAnswer, LeaseRequest, Route
 from muster_coordinator.shard.ports import Clock
@@ -54,16 +57,22 @@ class Active:
     def status(self, now_ms: int) -> MoveStatus:
         until_ms = self.free_at_ms if self.free_at_ms >= 0 else now_ms
         fenced_ms = until_ms - self.fenced_at_ms if self.fenced_at_ms >= 0 else 0
-        return MoveStatus(self.group_id, self.partition, self.move.step.value, self.move.reason, fenced_ms)
+        move = self.move
+        return MoveStatus(self.group_id, self.partition, move.step.value, move.reason, fenced_ms, self.is_back)
+
+    @property
+    def is_back(self) -> bool:
+        return isinstance(self.move, WayBack)
 
 
 class PartitionMoves:
     """`followed`: of one leadership. It has given no lease before this object is made."""
 
-    def __init__(self, followed: Followed, kafka: KafkaOfMoves, clock: Clock, lease_ms: int) -> None:
+    def __init__(self, followed: Followed, kafka: KafkaOfMoves, clock: Clock, lease_ms: int, writes: WriteBack) -> None:
         self.followed = followed
         self.active: dict[str, Active] = {}
         self._kafka = kafka
+        self._writes = writes
         self._clock = clock
         self._lease_ms = lease_ms
         self._leases = Leases(followed.epoch, lease_ms, clock.monotonic_ms())
@@ -93,11 +102,12 @@ class PartitionMoves:
 
     # -- moves ---------------------------------------------------------------------------------------------------------
 
-    def obstacles(self, group_id: str) -> Iterator[str]:
+    def obstacles(self, group_id: str, *, back: bool) -> Iterator[str]:
         """What stands in the way of a move, as far as it is known here."""
-        yield from self.followed.machine.obstacles(group_id)
+        machine = self.followed.machine
+        yield from machine.obstacles_back(group_id) if back else machine.obstacles(group_id)
         gateways = self._leases.gateways(self._clock.monotonic_ms())
-        if not gateways:
+        if not gateways and not back:
             yield (
                 "no gateway asks this pod for leases: clients of the group have to come by gateways whose "
                 "muster.movable.groups name it, and which reach this pod's API"
@@ -106,16 +116,19 @@ class PartitionMoves:
         if wrong:
             yield wrong
 
-    def start(self, group_id: str, number: int) -> Active:
+    def start(self, group_id: str, number: int, *, back: bool) -> Active:
         """`number`: one that no fence of this pod had before."""
         members = self.followed.machine.groups.members_of(group_id) or ()
         sessions_ms = [member.session_timeout_ms for member in members]
         # Kafka's sessions go on behind the fence.
         fence_ms = min([FENCE_LEASES * self._lease_ms, *(each // 2 for each in sessions_ms)])
         now_ms = self._clock.monotonic_ms()
-        move = Move(group_id, number, WAIT_LEASES * self._lease_ms, fence_ms, now_ms)
+        kind = WayBack if back else Move
+        move = kind(group_id, number, WAIT_LEASES * self._lease_ms, fence_ms, now_ms)
         active = self.active[group_id] = Active(group_id, self.followed.partition, move)
-        logger.info("move_started", group=group_id, partition=self.followed.partition)
+        if back:
+            self._writes.hold(self.followed, group_id)
+        logger.info("move_started", group=group_id, partition=self.followed.partition, back=back)
         return active
 
     def look(self) -> list[Active]:
@@ -128,6 +141,7 @@ class PartitionMoves:
             if active.move.step in OVER:
                 del self.active[active.group_id]
                 over.append(active)
+                self._release(active)
         return over
 
     def end(self, reason: str) -> list[Active]:
@@ -138,7 +152,12 @@ class PartitionMoves:
         for active in ended:
             active.move.give_up(reason)
             active.look_at_fence(self._clock.monotonic_ms())
+            self._release(active)
         return ended
+
+    def _release(self, active: Active) -> None:
+        if active.is_back:
+            self._writes.release(self.followed, active.group_id)
 
     def _look(self, active: Active, now_ms: int) -> None:
         followed, move = self.followed, active.move
@@ -149,9 +168,13 @@ class PartitionMoves:
         position = followed.position
         complete = position.complete and not position.clearing
         has_pending = followed.machine.groups.has_pending(active.group_id)
-        task = move.look(self._leases, followed.certain_offset, complete, has_pending, now_ms)
+        self._do(active, move.look(self._leases, followed.certain_offset, complete, has_pending, now_ms))
+
+    def _do(self, active: Active, task: Task | None) -> None:
         if task is Task.READ_END:
             self._run(active, self._read_end(active))
+        elif task is Task.WRITE:
+            self._run(active, self._write(active))
         elif task is Task.COMPARE:
             self._run(active, self._compare(active))
 
@@ -170,7 +193,7 @@ class PartitionMoves:
     async def _guarded(self, active: Active, work: Coroutine[None, None, None]) -> None:
         try:
             await work
-        except UpstreamError as error:
+        except (UpstreamError, RefusedError) as error:
             active.move.give_up(str(error))
         except Exception as error:
             logger.exception("move_failed", group=active.group_id)
@@ -179,10 +202,16 @@ class PartitionMoves:
     async def _read_end(self, active: Active) -> None:
         active.move.end_read(await self._kafka.end_of(self.followed.partition))
 
+    async def _write(self, active: Active) -> None:
+        assert isinstance(active.move, WayBack)
+        await self._writes.write_now(self.followed, active.group_id)
+        self._do(active, active.move.written())
+
     async def _compare(self, active: Active) -> None:
         described, fetched = await self._kafka.group(self.followed.partition, active.group_id)
-        request = DecideRequest(active.group_id, active.move, described, fetched)
-        self.followed.shard.submit(request, _Decision(self.followed.shard, active))
+        kind = DecideBackRequest if isinstance(active.move, WayBack) else DecideRequest
+        request = kind(active.group_id, active.move, described, fetched)  # type: ignore[arg-type]
+        self.followed.shard.submit(request, _Decision(self.followed.shard, active, self._do))
 
 
 class _Lease:
@@ -207,14 +236,22 @@ class _Decision:
     """`shard.ports.Answer` of what is asked of the shard about one move: first that it decides, then that sessions
     begin. With the answer the route is committed; a refusal may mean that this takes long."""
 
-    def __init__(self, shard: Shard, active: Active) -> None:
+    def __init__(self, shard: Shard, active: Active, do: Callable[[Active, Task], None]) -> None:
         self._shard = shard
+        self._do = do
         self._active = active
 
-    def answer(self, response: DecideResponse | BeginSessionsResponse) -> None:
+    def answer(self, response: DecideResponse | DecideBackResponse | BeginSessionsResponse) -> None:
         move, group_id = self._active.move, self._active.group_id
         if isinstance(response, BeginSessionsResponse):
-            if response.at_muster:
+            if response.at_muster != self._active.is_back:
+                move.decided()
+        elif isinstance(response, DecideBackResponse):
+            if response.write_again:
+                self._do(self._active, Task.WRITE)
+            elif response.reason:
+                move.give_up(response.reason)
+            else:
                 move.decided()
         elif response.reason:
             move.give_up(response.reason)

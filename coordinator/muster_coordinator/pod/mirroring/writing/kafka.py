@@ -34,7 +34,7 @@ TRANSACTION_LEASES = 5
 """Kafka ends a transaction that is open for longer than so many leases last. Consumers that start at Kafka wait for as
 long, at most."""
 
-_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """The broker does not coordinate the group or the transactional id, now."""
 _FENCED = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -43,7 +43,11 @@ _FENCED = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.TRANSACTION_ABORTABLE,
 )
-_UNSETTLED = (ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.CONCURRENT_TRANSACTIONS)
+_UNSETTLED = (
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 _T = TypeVar("_T")
 
@@ -62,7 +66,7 @@ class TransactionError(UpstreamError):
 
 
 class _UnsettledError(Exception):
-    """A transaction of a moment ago is not at its end."""
+    """A transaction of a moment ago is not at its end, or a coordinator not ready; the message says what."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +224,9 @@ class KafkaOfWrites:
         while True:
             try:
                 return await ask()
-            except _UnsettledError:
+            except _UnsettledError as error:
                 if loop.time() >= until_s:
-                    raise RefusedError(problem) from None
+                    raise RefusedError(f"{problem}: {error}") from None
             await asyncio.sleep(POLL_S)
 
     def _group_broker(self, partition: int) -> UpstreamConnection:
@@ -248,7 +252,7 @@ def _check(code: int, what: str, transactional_id: str = "") -> None:
     if code in _FENCED:
         raise TransactionError(f"Kafka has ended the transaction of {transactional_id}: {what}: {name}")
     if code in _UNSETTLED:
-        raise _UnsettledError
+        raise _UnsettledError(f"{what}: {name}")
     if code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
         name += ": the account of the mirror needs READ on the group and on the topics of its offsets"
     if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:

@@ -30,6 +30,8 @@ class PartitionWrites:
         """Held while something is written."""
         self.producer: Producer | None = None
         """None: somebody else's writes, or an own one without an answer, may still come to Kafka."""
+        self.held: set[str] = set()
+        """Groups on their way back, of which rounds write nothing: the way back does."""
         self._looked_ms = now_ms
         # Since when (monotonic ms) Kafka may lack something of a group.
         self._waiting = dict.fromkeys(self._at_muster(), UNKNOWN)

@@ -34,6 +34,7 @@ GROUPS_AT_ONCE = 100
 LONG_LEASES = 20
 """Members of a group that moved are gone from Kafka after their session, 45 s by default. Who is there for longer than
 so many leases last comes by another way."""
+_NO_LEADER = "this pod leads the partition no more"
 
 
 class WriteBack:
@@ -104,11 +105,48 @@ class WriteBack:
             if refused.has_members and now_ms - refused.since_ms >= LONG_LEASES * self._lease_ms
         ]
 
+    # -- the way back --------------------------------------------------------------------------------------------------
+
+    def hold(self, followed: Followed, group_id: str) -> None:
+        """Write nothing of the group but by `write_now`. `followed`: of now."""
+        self._made(followed).held.add(group_id)
+
+    def release(self, followed: Followed, group_id: str) -> None:
+        """Go on."""
+        writes = self._by_partition.get(followed.partition)
+        if writes is not None and writes.followed is followed:
+            writes.held.discard(group_id)
+
+    async def make_ready(self, followed: Followed) -> None:
+        """Have a producer, which a cluster without transactions makes a topic for. `followed`: of now. Raises
+        UpstreamError, RefusedError."""
+        writes = self._made(followed)
+        async with writes.writing, self._transaction(writes):
+            pass
+
+    async def write_now(self, followed: Followed, group_id: str) -> None:
+        """Give Kafka the offsets that are here, of a group that is held. What was under way to Kafka has come there
+        then, or never comes. Raises UpstreamError, RefusedError."""
+        writes = self._of(followed.partition)
+        if writes is None or writes.followed is not followed:
+            raise UpstreamError(_NO_LEADER)
+        async with writes.writing, self._transaction(writes) as transaction:
+            await self._write(transaction, group_id)
+            if group_id not in transaction.done:
+                raise UpstreamError(_NO_LEADER)
+
     # -- rounds --------------------------------------------------------------------------------------------------------
 
     def _of(self, partition: int) -> PartitionWrites | None:
         writes = self._by_partition.get(partition)
         return writes if writes is not None and self._current().get(partition) is writes.followed else None
+
+    def _made(self, followed: Followed) -> PartitionWrites:
+        writes = self._by_partition.get(followed.partition)
+        if writes is None or writes.followed is not followed:
+            now_ms = self._clock.monotonic_ms()
+            writes = self._by_partition[followed.partition] = PartitionWrites(followed, now_ms)
+        return writes
 
     def _all(self) -> list[PartitionWrites]:
         current = self._current() if self._by_partition else {}
@@ -127,9 +165,7 @@ class WriteBack:
             del self._by_partition[partition]
         of_broker: dict[int, list[PartitionWrites]] = {}
         for partition, followed in current.items():
-            writes = self._by_partition.get(partition)
-            if writes is None or writes.followed is not followed:
-                writes = self._by_partition[partition] = PartitionWrites(followed, now_ms)
+            writes = self._made(followed)
             writes.look(now_ms)
             if writes.waiting:
                 of_broker.setdefault(self._kafka.broker_of(partition), []).append(writes)
@@ -174,6 +210,8 @@ class WriteBack:
         """In one transaction. Raises UpstreamError; RefusedError for what is wrong with all of them."""
         async with self._transaction(writes) as transaction:
             for group_id in groups:
+                if group_id in writes.held:
+                    continue
                 try:
                     await self._write(transaction, group_id)
                 except RefusedError as error:
