@@ -167,18 +167,17 @@ class Before(NamedTuple):
 
 
 class Silent:
-    """Members of one leader whose session is over for long, and who are there still."""
+    """Members of one leader whose session is over, and who are there still. Requests that waited come before a timer
+    that waited: what counts is the time from the first operation that finds a session over."""
 
     def __init__(self) -> None:
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self._found: dict[tuple[str, str], int] = {}  # how long it was silent when that was found
 
     def look(self, group: str, member: str, silent_ms: int) -> None:
         """At each operation of their group."""
         if silent_ms <= SESSION_MS + LATE_MS:
-            self._seen.pop((group, member), None)
-            return
-        self._seen[group, member] += 1
-        if self._seen[group, member] >= OVERDUE:
+            self._found.pop((group, member), None)
+        elif silent_ms >= self._found.setdefault((group, member), silent_ms) + 2 * LATE_MS:
             raise Violation(f"{member} is silent since {silent_ms} ms, and {group} has it still")
 
 
