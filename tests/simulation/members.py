@@ -108,8 +108,8 @@ class Members:
             raise Violation(f"{group} assigned to {member} in {generation}, committed is {value}")
 
     def answered(self, message: Any, response: Any, epoch: int, live_generation: int, reached: int = -1) -> None:
-        """A leader of `epoch`, whose group has this generation now (-1: there is none), answers a client. `reached`:
-        epoch of the member in a consumer group, if it was in one."""
+        """A leader of `epoch` answers a client. `live_generation`: of its group when it was asked; -1: there was none.
+        `reached`: epoch of the member in a consumer group, if it was in one."""
         match message, response:
             case m.SyncGroupRequest(), m.SyncGroupResponse(error_code=ErrorCode.NONE):
                 if reached < message.generation_id:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.options import Options
+from tests.simulation.pods.network import ClientAnswer
 from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.pods.statements import Statements
+from tests.simulation.request import Request
 from tests.simulation.world import Violation, World
 from tests.simulation.written import commit_record, log_of
 
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.messages import Ack, Sealed
+from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
 
 
 @pytest.fixture
@@ -75,6 +80,38 @@ def test_answer_of_a_leader_that_was_deposed_before_it_was_asked(partition: Part
     leader.leads_since(0, "a request")
     with pytest.raises(Violation, match="in epoch 0, asked when 1 was ACTIVE"):
         leader.leads_since(1, "a request")
+
+
+def test_answer_is_judged_by_the_generation_at_which_it_was_asked(partition: Partition) -> None:
+    leader = _pair(partition)[0]
+    machine = leader.pod.manager.shards[0].machine
+    partition.members.committed("g", _group(generation=6), epoch=0)
+    heartbeat = HeartbeatRequest("g", 6, "a", None)
+
+    def asked() -> ClientAnswer:
+        answer = ClientAnswer(leader, Request(heartbeat, lambda response: None))
+        machine.operations[HeartbeatRequest](heartbeat, answer, 0)
+        return answer
+
+    def answers(answer: ClientAnswer) -> None:
+        answer.answer(HeartbeatResponse(ErrorCode.ILLEGAL_GENERATION))
+        leader.pod.checks.pop()()
+
+    machine.coordinator.on_unloaded()
+    machine.replay(GroupMetadataRecord("g", _group(generation=6)), 1, 0)
+    asked_in_6 = asked()
+    machine.group("g").generation = 7  # all have joined, and no record says so yet
+    asked_in_7 = asked()
+    machine.on_unloaded()  # a fence
+    assert machine.group("g").generation == 6
+    answers(asked_in_7)
+    with pytest.raises(Violation, match="told a in epoch 0 that its generation 6 is over"):
+        answers(asked_in_6)
+
+
+def _group(generation: int) -> GroupMetadataValue:
+    members = (GroupMember("a", None, "", "", 0, 0, b"", b""),)
+    return GroupMetadataValue("consumer", generation, "range", "a", 0, members)
 
 
 def test_replica_that_counts_again_with_less_than_it_held(partition: Partition) -> None:

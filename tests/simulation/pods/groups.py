@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.consuming.live import LiveConsumers
 from tests.simulation.members import LiveGroups
+from tests.simulation.pods.network import ClientAnswer
 
 from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.coordinator import GroupCoordinator
@@ -94,6 +95,9 @@ class WatchedGroups:
 
     def _operate(self, operation: Operation, request: Any, token: Token, now_ms: int) -> Result:
         group_id = getattr(request, "group_id", "")
+        if isinstance(token, ClientAnswer):
+            group = self.coordinator.group(group_id)
+            token.generation = -1 if group is None else group.generation
         return self._judged(group_id, request, (), lambda: operation(request, token, now_ms))
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result:

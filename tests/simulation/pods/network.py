@@ -78,12 +78,14 @@ class ClientAnswer:
         self._run = replica.pod.run
         self._request = request
         self._led = replica.partition.checker.highest_active
+        self.generation = -1
+        """Of the classic group when it was asked; -1: there was none, or nobody was asked."""
 
     def answer(self, response: Any) -> None:
         if self._pod.run == self._run and self._pod.is_running:
             with self._pod.world.noting():
                 self._replica.leads_since(self._led, self._request.message)
-            self._replica.answers(self._request.message, response)
+            self._replica.answers(self._request.message, response, self.generation)
             self._request.answer(response)
 
     def refuse(self, code: ErrorCode) -> None:

@@ -149,18 +149,17 @@ class HostedReplica(Mirror):
         if shard is not None and shard.epoch < led and not self.partition.checker.loss_accepted:
             raise Violation(f"{self.name} answers {message} in epoch {shard.epoch}, asked when {led} was ACTIVE")
 
-    def answers(self, message: Any, response: Any) -> None:
-        """A client, as the leader."""
+    def answers(self, message: Any, response: Any, generation: int) -> None:
+        """A client, as the leader. `generation`: of the group when it was asked, if it was a classic one; the answer
+        may come when a fence has ended live state."""
         shard = self.pod.manager.shards.get(self.partition.index)
         if shard is not None:
             assert isinstance(shard.machine, WatchedGroups)
             shard.machine.answers()
-            group = shard.machine.group(getattr(message, "group_id", ""))
-            generation = -1 if group is None else group.generation
             self.pod.checks.append(partial(self._check_answer, message, response, shard.epoch, generation))
 
     def _check_answer(self, message: Any, response: Any, epoch: int, generation: int) -> None:
-        """Against the committed log. `generation`: of the group at the leader, if it is a classic one."""
+        """Against the committed log."""
         members, consumers = self.partition.members, self.partition.consumers
         reached = consumers.reached(getattr(message, "group_id", ""), getattr(message, "member_id", ""))
         members.answered(message, response, epoch, generation, reached)
