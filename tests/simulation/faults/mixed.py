@@ -124,7 +124,7 @@ MIXED_FAULTS = {
     "a classic member is not told that it may take a step": Fault(
         QUICK, classic_members_module, "_has_to_join", _never
     ),
-    "a downgrade does not rebalance": Fault(QUICK, consumer_groups_module, "downgrade", _without_rebalance),
+    "a downgrade does not rebalance": Fault(LATE, consumer_groups_module, "downgrade", _without_rebalance),
     "a downgrade loses the live group": Fault(QUICK, consumer_groups_module, "downgrade", _without_live_group),
     "a downgrade begins at an older generation": Fault(QUICK, migration_module, "_classic_of", _with_generation_before),
     "a downgrade gives out at once what others still have": Fault(
