@@ -122,10 +122,6 @@ def test_the_same_manifest_moves_once_and_its_deletion_changes_nothing(moving: M
     moving.kubectl("delete", "consumergroup", "k-orders", "--timeout=30s")
     moving.declare_group("k-orders", "Muster")
     moving.wait_for_reason("k-orders", "AtMuster")
-    moving.declare_group("k-orders", "Kafka")
-    moving.wait_for_reason("k-orders", "NoWayBack")
-    moving.declare_group("k-orders", "Muster")
-    moving.wait_for_reason("k-orders", "AtMuster")
 
 
 def test_group_of_offsets_alone_moves_too_and_one_that_is_to_stay_stays(moving: Moving) -> None:
@@ -173,3 +169,18 @@ def test_declared_reset_is_carried_out_once_however_often_it_is_applied(moving: 
     assert [each["id"] for each in wait_done("two")["pastResets"]] == ["one"]
     assert now() == 20
     assert "ResetDone" in moving.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
+
+
+def test_live_group_goes_back_with_one_rebalance_and_loses_nothing(moving: Moving) -> None:
+    with RecordLoad(moving.gateway_bootstrap(), "orders", "k-back") as load:
+        load.wait_received(100)
+        moving.declare_group("k-back", "Muster")
+        moving.wait_for_reason("k-back", "AtMuster")
+        load.goes_on(200)
+        moving.declare_group("k-back", "Kafka")
+        moving.wait_for_reason("k-back", "AtKafka")
+        load.goes_on(200)
+        status = moving.group("k-back")["status"]
+    assert set(load.received()) == set(load.acknowledged())
+    assert load.assignments <= 2
+    assert (status["coordinator"], status["lastMove"]["to"]) == ("Kafka", "Kafka")

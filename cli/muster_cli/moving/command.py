@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from muster_cli.errors import CliUsageError
 from muster_cli.oncall.command import JSON
 from muster_cli.oncall.options import Where, where_options
 
@@ -46,7 +45,7 @@ def move_groups(
     if where.embedded is None:
         from muster_cli.moving.on_kubernetes import run_declared_move
 
-        raise SystemExit(run_declared_move(where, cluster, groups, timeout, dry_run=dry_run, as_json=as_json))
+        raise SystemExit(run_declared_move(where, cluster, groups, "Muster", timeout, dry_run=dry_run, as_json=as_json))
     from muster_cli.moving.run import run_move
 
     raise SystemExit(run_move(where.embedded, groups, back=False, dry_run=dry_run, timeout_s=timeout, as_json=as_json))
@@ -54,22 +53,30 @@ def move_groups(
 
 @click.command("back")
 @click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
+@CLUSTER
 @where_options
 @DRY_RUN
 @TIMEOUT
 @JSON
-def move_groups_back(groups: tuple[str, ...], dry_run: bool, timeout: float, as_json: bool, **options: Any) -> None:
-    """Move live classic groups back from Muster to Kafka, one after the other: pods of `muster local up` do (--local).
+def move_groups_back(
+    groups: tuple[str, ...], cluster: str, dry_run: bool, timeout: float, as_json: bool, **options: Any
+) -> None:
+    """Move live classic groups back from Muster to Kafka.
+
+    On Kubernetes each gets a ConsumerGroup with `coordinator: Kafka`, or its own is changed, and the operator has it
+    moved. With --local the pods of `muster local up` move them, one after the other.
 
     Kafka gets all their offsets before it serves them. Members join again there: one rebalance. What is in doubt stays
     at Muster. Groups that are at Kafka already are passed over, so the same command goes on where it was interrupted.
 
-    Exit codes: 0 all are at Kafka (--dry-run: nothing stands in the way), 1 some are not, 2 wrong usage, 130
-    interrupted: a move that was begun goes on.
+    Exit codes: 0 all are at Kafka (--dry-run: nothing stands in the way), 1 some are not, 2 wrong usage or not to be
+    reached, 130 interrupted: a move that was begun goes on, and what is declared stays.
     """
     where = Where.of(options)
     if where.embedded is None:
-        raise CliUsageError("on Kubernetes there is no way back by this command yet: name an instance with --local")
+        from muster_cli.moving.on_kubernetes import run_declared_move
+
+        raise SystemExit(run_declared_move(where, cluster, groups, "Kafka", timeout, dry_run=dry_run, as_json=as_json))
     from muster_cli.moving.run import run_move
 
     raise SystemExit(run_move(where.embedded, groups, back=True, dry_run=dry_run, timeout_s=timeout, as_json=as_json))

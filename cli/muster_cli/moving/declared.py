@@ -12,11 +12,11 @@ import msgspec
 
 from muster_cli.drive.carry_out import MANAGER
 from muster_cli.errors import CliError, CliUsageError
-from muster_cli.moving.run import GroupOutcome, Outcome
+from muster_cli.moving.run import GroupOutcome, Outcome, named
 from muster_cli.oncall.kubernetes import KubernetesReader
 from muster_cli.oncall.seen import Seen
 from muster_operator.api.conditions import ConditionType, Reason, condition_status, find_condition
-from muster_operator.api.consumer_group import MUSTER
+from muster_operator.api.consumer_group import KAFKA, MUSTER, Side
 from muster_operator.api.models import ConsumerGroup, ConsumerGroupStatus, CoordinatorCluster
 from muster_operator.kube.objects import API_VERSION, collection_path, decode, object_path
 from muster_operator.plan.groups import counting
@@ -87,38 +87,44 @@ async def move_declared(
     reader: KubernetesReader,
     cluster: CoordinatorCluster,
     groups: Sequence[str],
+    wanted: Side,
     timeout_s: float,
     say: Callable[[GroupOutcome], None],
     *,
     dry_run: bool,
 ) -> list[GroupOutcome]:
-    """Declare all, then follow each. Raises CliError."""
+    """Declare where all are `wanted`, then follow each. Raises CliError."""
     if dry_run:
-        outcomes = [_foreseen(cluster, group) for group in groups]
+        outcomes = [_foreseen(cluster, group, wanted) for group in groups]
         for each in outcomes:
             say(each)
         return outcomes
     there = await _all_of(reader, cluster.metadata.namespace)
-    already = {each.spec.group for each in _of(cluster, there) if each.spec.coordinator == MUSTER and _is_there(each)}
+    already = {each.spec.group for each in _of(cluster, there) if each.spec.coordinator == wanted and _is_there(each)}
     for group in groups:
-        there += await _declare(reader, cluster, group, there)
+        there += await _declare(reader, cluster, group, wanted, there)
     outcomes = []
     for group in groups:
         outcome = await _followed(reader, cluster, group, timeout_s)
         if group in already:
-            outcome = GroupOutcome(group, Outcome.ALREADY)
+            outcome = GroupOutcome(group, named(Outcome.ALREADY, back=wanted == KAFKA))
         say(outcome)
         outcomes.append(outcome)
     return outcomes
 
 
-def _foreseen(cluster: CoordinatorCluster, group: str) -> GroupOutcome:
+def _foreseen(cluster: CoordinatorCluster, group: str, wanted: Side) -> GroupOutcome:
     """What the declaration of the cluster alone says."""
     upstream = cluster.spec.upstream
     if upstream is None or upstream.serves(group):
-        return GroupOutcome(group, Outcome.ALREADY)
+        if wanted == MUSTER:
+            return GroupOutcome(group, Outcome.ALREADY)
+        reason = f"CoordinatorCluster {cluster.metadata.name} serves it for good"
+        return GroupOutcome(group, Outcome.STAYS_AT_MUSTER, (reason,))
     if upstream.lets_move(group):
         return GroupOutcome(group, Outcome.READY)
+    if wanted == KAFKA:
+        return GroupOutcome(group, Outcome.ALREADY_BACK)
     reason = f"spec.upstream.movableGroups of CoordinatorCluster {cluster.metadata.name} does not name it"
     return GroupOutcome(group, Outcome.STAYS, (reason,))
 
@@ -132,16 +138,16 @@ async def _all_of(reader: KubernetesReader, namespace: str) -> list[ConsumerGrou
 
 
 async def _declare(
-    reader: KubernetesReader, cluster: CoordinatorCluster, group: str, there: Sequence[ConsumerGroup]
+    reader: KubernetesReader, cluster: CoordinatorCluster, group: str, wanted: Side, there: Sequence[ConsumerGroup]
 ) -> list[ConsumerGroup]:
     """Returns what was made beside what is `there`, all of the namespace. Raises CliError."""
     meta = cluster.metadata
-    spec: dict[str, Any] = {"clusterRef": {"name": meta.name}, "group": group, "coordinator": MUSTER}
+    spec: dict[str, Any] = {"clusterRef": {"name": meta.name}, "group": group, "coordinator": wanted}
     present = counting(_of(cluster, there)).get(group)
     try:
         if present is not None:
             path = object_path(ConsumerGroup, meta.namespace, present.metadata.name)
-            await reader.client.merge(path, {"spec": {"coordinator": MUSTER}}, manager=MANAGER)
+            await reader.client.merge(path, {"spec": {"coordinator": wanted}}, manager=MANAGER)
             return []
         name = _name_of(group, meta.name, {each.metadata.name for each in there})
         body = {"apiVersion": API_VERSION, "kind": ConsumerGroup.__name__, "metadata": {"name": name}, "spec": spec}
@@ -191,7 +197,8 @@ def _outcome(group: ConsumerGroup) -> GroupOutcome:
     status: ConsumerGroupStatus = group.status
     ready = find_condition(status.conditions, ConditionType.READY)
     fenced_ms = status.last_move.fenced_ms if status.last_move is not None else 0
+    back = group.spec.coordinator == KAFKA
     if _is_there(group):
-        return GroupOutcome(group.spec.group, Outcome.MOVED, fenced_ms=fenced_ms)
+        return GroupOutcome(group.spec.group, named(Outcome.MOVED, back=back), fenced_ms=fenced_ms)
     said = f"{ready.reason}: {ready.message}" if ready is not None else Reason.NOT_SEEN
-    return GroupOutcome(group.spec.group, Outcome.STAYS, (said,), fenced_ms)
+    return GroupOutcome(group.spec.group, named(Outcome.STAYS, back=back), (said,), fenced_ms)

@@ -1,4 +1,4 @@
-"""`muster groups move` and `moves` of a cluster on Kubernetes: declares, follows, prints."""
+"""`muster groups move`, `back` and `moves` of a cluster on Kubernetes: declares, follows, prints."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from muster_cli.errors import CliUsageError
 from muster_cli.moving.declared import DeclaredGroup, declared_groups, move_declared, shown, the_cluster
 from muster_cli.moving.run import GOOD, GroupOutcome, say_outcome
 from muster_cli.oncall.options import Where
+from muster_operator.api.consumer_group import Side
 
 
 def run_declared_move(
-    where: Where, cluster: str, groups: Sequence[str], timeout_s: float, *, dry_run: bool, as_json: bool
+    where: Where, cluster: str, groups: Sequence[str], wanted: Side, timeout_s: float, *, dry_run: bool, as_json: bool
 ) -> int:
     """Returns the exit code. Raises CliError, CliUsageError, Unreachable."""
     _check(where)
@@ -25,7 +26,8 @@ def run_declared_move(
     async def run() -> list[GroupOutcome]:
         async with where.kubernetes(cluster) as reader:
             say = (lambda outcome: None) if as_json else say_outcome
-            return await move_declared(reader, await the_cluster(reader), groups, timeout_s, say, dry_run=dry_run)
+            seen = await the_cluster(reader)
+            return await move_declared(reader, seen, groups, wanted, timeout_s, say, dry_run=dry_run)
 
     try:
         outcomes = asyncio.run(run())

@@ -139,6 +139,11 @@ _OF_BACK = {
 }
 
 
+def named(outcome: Outcome, *, back: bool) -> Outcome:
+    """The outcome of a move to Muster as it is called of this move."""
+    return _OF_BACK.get(outcome, outcome) if back else outcome
+
+
 class _Following:
     """One group's move, `back` or to Muster."""
 
@@ -148,8 +153,7 @@ class _Following:
         self._back = back
 
     def outcome(self, outcome: Outcome, reasons: tuple[str, ...] = (), fenced_ms: int = 0) -> GroupOutcome:
-        named = _OF_BACK.get(outcome, outcome) if self._back else outcome
-        return GroupOutcome(self._group, named, reasons, fenced_ms)
+        return GroupOutcome(self._group, named(outcome, back=self._back), reasons, fenced_ms)
 
     async def is_there(self) -> bool:
         _, routes = await self._pods.moves()

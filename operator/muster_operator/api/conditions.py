@@ -135,7 +135,7 @@ class Reason(StrEnum):
     GROUP_NOT_MOVABLE = "GroupNotMovable"
     """spec.upstream.movableGroups of the cluster does not name the group."""
     NO_WAY_BACK = "NoWayBack"
-    """The group is at this cluster, and cannot go to Kafka."""
+    """The group is this cluster's for good (spec.upstream.servedGroups), and cannot go to Kafka."""
     GROUP_DECLARED_TWICE = "GroupDeclaredTwice"
     """An older ConsumerGroup of the cluster has the same group."""
     OFFSETS_WRITTEN = "OffsetsWritten"

@@ -76,7 +76,7 @@ class ConsumerGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
         Side,
         Meta(
             description="Where the group shall be. Muster: it moves from Kafka while its members consume, as soon as"
-            " nothing stands in the way. Kafka: it stays there; there is no way back yet."
+            " nothing stands in the way. Kafka: it stays there, or moves back, with one rebalance."
         ),
     ]
     reset: Annotated[

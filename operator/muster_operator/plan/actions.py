@@ -176,12 +176,20 @@ class WriteUserStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedMove:
+    """`group`: its id. `back`: to Kafka. `generation`: of what declares it."""
+
+    group: str
+    back: bool
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartMoves:
-    """Ask this pod, which leads their partitions, to move groups here. `groups`: the id of each, and the generation of
-    what declares it."""
+    """Ask this pod, which leads their partitions, to move groups."""
 
     pod: str
-    groups: tuple[tuple[str, int], ...]
+    groups: tuple[AskedMove, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from muster_coordinator.records.partitioner import partition_for
 from muster_operator.api.conditions import Condition, ConditionType, Reason, without_condition
 from muster_operator.api.consumer_group import KAFKA, MUSTER, GroupMove
 from muster_operator.api.models import ConsumerGroup, CoordinatorCluster, OffsetsTopic
-from muster_operator.plan.actions import AskResets, StartMoves, WriteGroupStatus
+from muster_operator.plan.actions import AskedMove, AskResets, StartMoves, WriteGroupStatus
 from muster_operator.plan.group_facts import GIVEN_UP, MOVED, GroupFacts
 from muster_operator.plan.observation import CallKind, Observation
 from muster_operator.plan.reset_facts import ResetFacts
@@ -44,18 +44,19 @@ def leaders_of_groups(seen: Observation) -> dict[str, str]:
 
 
 def start_moves(seen: Observation) -> Iterator[StartMoves]:
-    """Ask the leaders of groups that are to come; of `AT_ONCE` groups at most, those that move included."""
+    """Ask the leaders of groups that are elsewhere; of `AT_ONCE` groups at most, those that move included."""
     cluster = seen.cluster
     if cluster is None or not seen.groups or _hold(seen, cluster):
         return
     room = AT_ONCE - sum(each.is_moving for each in seen.group_facts.values())
     leaders = leaders_of_groups(seen)
-    by_pod: dict[str, list[tuple[str, int]]] = {}
+    by_pod: dict[str, list[AskedMove]] = {}
     for group in counting(seen.groups).values():
         name = group.spec.group
         pod = leaders.get(name, "")
-        if room > 0 and pod and (CallKind.MOVE, pod) not in seen.busy and _is_to_come(seen, cluster, group):
-            by_pod.setdefault(pod, []).append((name, group.metadata.generation))
+        if room > 0 and pod and (CallKind.MOVE, pod) not in seen.busy and _is_to_move(seen, cluster, group):
+            asked = AskedMove(name, group.spec.coordinator == KAFKA, group.metadata.generation)
+            by_pod.setdefault(pod, []).append(asked)
             room -= 1
     for pod, names in by_pod.items():
         yield StartMoves(pod, tuple(names))
@@ -90,11 +91,14 @@ def _reset_waits(seen: Observation, group: ConsumerGroup, leader: str) -> str:
     return "" if leader else "no pod leads its offsets partition"
 
 
-def _is_to_come(seen: Observation, cluster: CoordinatorCluster, group: ConsumerGroup) -> bool:
+def _is_to_move(seen: Observation, cluster: CoordinatorCluster, group: ConsumerGroup) -> bool:
     """Now."""
-    facts = seen.group_facts.get(group.spec.group, GroupFacts())
-    at_kafka = _side(cluster, group, facts) == KAFKA and _can_move(cluster, group.spec.group)
-    return group.spec.coordinator == MUSTER and at_kafka and facts.is_due and not facts.is_moving
+    name = group.spec.group
+    facts = seen.group_facts.get(name, GroupFacts())
+    side = _side(cluster, group, facts)
+    elsewhere = bool(side) and side != group.spec.coordinator
+    movable = _can_move(cluster, name) and not _is_here_for_good(cluster, name)
+    return elsewhere and movable and facts.is_due and not facts.is_moving
 
 
 def tell_groups(seen: Observation, time: str) -> Iterator[WriteGroupStatus]:
@@ -184,18 +188,13 @@ def _verdict(seen: Observation, group: ConsumerGroup, facts: GroupFacts, leader:
     if side == wanted:
         reason, who = (Reason.AT_MUSTER, "this cluster") if side == MUSTER else (Reason.AT_KAFKA, "Kafka")
         return Verdict(reason, f"{who} coordinates group {name}", ready=True)
-    if side == MUSTER:
-        return Verdict(Reason.NO_WAY_BACK, _way_back(cluster, name), stalled=True)
-    if wanted == MUSTER and not _can_move(cluster, name):
+    if _is_here_for_good(cluster, name):
+        text = f"spec.upstream gives {name} to this cluster for good: declare coordinator: Muster"
+        return Verdict(Reason.NO_WAY_BACK, text, stalled=True)
+    if not _can_move(cluster, name):
         text = f"add the beginning of {name} to spec.upstream.movableGroups of CoordinatorCluster {seen.name}"
         return Verdict(Reason.GROUP_NOT_MOVABLE, text, stalled=True)
     return _on_the_way(seen, cluster, facts, leader)
-
-
-def _way_back(cluster: CoordinatorCluster, group: str) -> str:
-    if _is_here_for_good(cluster, group):
-        return f"spec.upstream gives {group} to this cluster for good: declare coordinator: Muster"
-    return "there is no way back to Kafka yet: declare coordinator: Muster; docs/adopt.md has the way by hand"
 
 
 def _on_the_way(seen: Observation, cluster: CoordinatorCluster, facts: GroupFacts, leader: str) -> Verdict:
@@ -210,7 +209,7 @@ def _on_the_way(seen: Observation, cluster: CoordinatorCluster, facts: GroupFact
         text = f"{'; '.join(facts.obstacles)[:SHOWN]}. It is tried again by itself"
         return Verdict(Reason.MOVE_REFUSED, text, reconciling=True)
     if move is not None and move.step == GIVEN_UP:
-        text = f"it stays at Kafka: {move.reason[:SHOWN]}. It is tried again by itself"
+        text = f"it stays where it is: {move.reason[:SHOWN]}. It is tried again by itself"
         return Verdict(Reason.MOVE_GIVEN_UP, text, reconciling=True)
     return Verdict(Reason.MOVE_WAITS, "the pod that leads its partition has not said how far it is", reconciling=True)
 
@@ -232,5 +231,5 @@ def _last_move(group: ConsumerGroup, facts: GroupFacts, time: str) -> GroupMove 
     move, last = facts.move, group.status.last_move
     if move is None or move.step not in (MOVED, GIVEN_UP):
         return last
-    now = GroupMove(MUSTER, move.step == MOVED, time, move.fenced_ms, move.reason[:SHOWN])
+    now = GroupMove(KAFKA if move.back else MUSTER, move.step == MOVED, time, move.fenced_ms, move.reason[:SHOWN])
     return last if last is not None and replace(now, time=last.time) == last else now

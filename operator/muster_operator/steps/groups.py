@@ -7,7 +7,7 @@ from functools import partial
 
 from muster_coordinator.podapi.client import PodRefusedError
 from muster_coordinator.podapi.moves import MoveAnswer, MoveRequest
-from muster_operator.plan.actions import Action, StartMoves, WriteGroupStatus
+from muster_operator.plan.actions import Action, AskedMove, StartMoves, WriteGroupStatus
 from muster_operator.plan.groups import leaders_of_groups
 from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
@@ -45,20 +45,20 @@ async def start_moves(context: Context, actions: Sequence[Action]) -> Outcome | 
     todo = [each for each in actions if isinstance(each, StartMoves)]
     for each in todo:
         call_pod(context, CallKind.MOVE, each.pod, partial(_start, context, each.groups), failed="move_not_asked")
-    names = [name for each in todo for name, _ in each.groups]
+    names = [asked.group for each in todo for asked in each.groups]
     return Outcome("MovesAsked", f"{len(names)} groups: {', '.join(names)}") if names else None
 
 
-async def _start(context: Context, groups: Sequence[tuple[str, int]], session: PodSession) -> bool:
+async def _start(context: Context, groups: Sequence[AskedMove], session: PodSession) -> bool:
     """What became of a move that was begun is told by `look_at_groups`."""
-    for group, generation in groups:
+    for each in groups:
         try:
-            answer = await session.client.move(MoveRequest(group))
+            answer = await session.client.move(MoveRequest(each.group, back=each.back))
         except PodRefusedError as error:
             if error.status == 409:
                 return False  # another pod leads its partition by now
             answer = MoveAnswer((error.message,), None)
-        context.memory.groups.asked(group, generation, answer, context.clock.monotonic())
+        context.memory.groups.asked(each.group, each.generation, answer, context.clock.monotonic())
     context.memory.told_at.pop("look_at_groups", None)
     return True
 

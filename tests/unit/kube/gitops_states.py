@@ -150,9 +150,9 @@ def user_when(*, takes: bool = True, given: bool = True, access: AccessState | N
     return json_of(told(settled(), see)[MusterUser])
 
 
-def group_when(facts: GroupFacts, coordinator: str = "Muster", **seen: Any) -> Json:
-    declared = group("k-orders", coordinator)
-    return json_of(written_groups(observed_groups(declared, facts=facts, **seen))["k-orders"])
+def group_when(facts: GroupFacts, coordinator: str = "Muster", name: str = "k-orders", **seen: Any) -> Json:
+    declared = group(name, coordinator)
+    return json_of(written_groups(observed_groups(declared, facts=facts, **seen))[name])
 
 
 def states() -> dict[str, tuple[Json, Health]]:
@@ -255,7 +255,8 @@ def states() -> dict[str, tuple[Json, Health]]:
             "Progressing",
         ),
         "group: its cluster is not there yet": (group_when(KNOWN, cluster=None), "Progressing"),
-        "group: cannot go back": (group_when(HERE, coordinator="Kafka"), "Degraded"),
+        "group: is to go back": (group_when(HERE, coordinator="Kafka"), "Progressing"),
+        "group: cannot go back": (group_when(HERE, coordinator="Kafka", name="m-orders"), "Degraded"),
         "user: is in force": (user_when(), "Healthy"),
         "user: is being given": (user_when(given=False), "Progressing"),
         "user: the cluster takes users from files": (user_when(takes=False), "Degraded"),

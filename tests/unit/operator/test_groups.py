@@ -19,7 +19,7 @@ from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.states import ShardState
 from muster_operator.api.conditions import Condition, ConditionType, Reason, find_condition
 from muster_operator.api.models import ConsumerGroup, CoordinatorCluster, Gateway, Upstream
-from muster_operator.plan.actions import StartMoves, WriteGroupStatus
+from muster_operator.plan.actions import AskedMove, StartMoves, WriteGroupStatus
 from muster_operator.plan.group_facts import AGAIN_S, GroupFacts, GroupMemory
 from muster_operator.plan.groups import AT_ONCE
 from muster_operator.plan.observation import CallKind, Connection, Observation, PodView
@@ -90,7 +90,7 @@ def reason(observation: Observation, name: str = "k-orders") -> str:
 def asked(observation: Observation) -> list[str]:
     """Groups whose move is asked for."""
     starts = [each for each in plan(observation, 0.0) if isinstance(each, StartMoves)]
-    return [name for each in starts for name, _ in each.groups]
+    return [one.group for each in starts for one in each.groups]
 
 
 # -- when a move is asked for -----------------------------------------------------------------------------------------
@@ -98,12 +98,24 @@ def asked(observation: Observation) -> list[str]:
 
 def test_group_that_is_at_kafka_and_declared_here_is_moved_by_the_pod_that_leads_it() -> None:
     (start,) = (each for each in plan(seen(group("k-orders")), 0.0) if isinstance(each, StartMoves))
-    assert start == StartMoves("c-0", (("k-orders", 1),))
+    assert start == StartMoves("c-0", (AskedMove("k-orders", back=False, generation=1),))
+
+
+def test_group_that_is_here_and_declared_at_kafka_goes_back() -> None:
+    observation = seen(group("k-orders", "Kafka"), facts=HERE)
+    (start,) = (each for each in plan(observation, 0.0) if isinstance(each, StartMoves))
+    assert start == StartMoves("c-0", (AskedMove("k-orders", back=True, generation=1),))
+    assert reason(observation) == Reason.MOVE_WAITS
+    back = with_fields(KNOWN, move=MoveStatus("k-orders", 0, "moved", "", 90, back=True))
+    last = written(seen(group("k-orders", "Kafka"), facts=back))["k-orders"].status.last_move
+    assert last is not None
+    assert (last.to, last.done) == ("Kafka", True)
 
 
 @pytest.mark.parametrize(
     "observation",
     [
+        seen(group("m-orders", "Kafka")),
         seen(group("k-orders", "Kafka")),
         seen(group("k-orders"), facts=HERE),
         seen(group("k-orders"), facts=GroupFacts()),
@@ -119,6 +131,7 @@ def test_group_that_is_at_kafka_and_declared_here_is_moved_by_the_pod_that_leads
         seen(group("k-orders"), cluster=None),
     ],
     ids=[
+        "Muster's for good, and wanted at Kafka",
         "stays",
         "is here",
         "not known where",
@@ -199,7 +212,6 @@ def test_what_keeps_a_group_at_kafka_is_told() -> None:
 
 def test_what_only_a_person_can_mend_is_stalled() -> None:
     assert reason(seen(group("other")), "other") == Reason.GROUP_NOT_MOVABLE
-    assert reason(seen(group("k-orders", "Kafka"), facts=HERE)) == Reason.NO_WAY_BACK
     assert reason(seen(group("m-orders", "Kafka")), "m-orders") == Reason.NO_WAY_BACK
     stalled = condition(written(seen(group("other")))["other"], ConditionType.STALLED)
     assert stalled is not None
@@ -339,6 +351,15 @@ async def test_declared_group_is_moved_once_however_often_it_is_applied(town: Wo
         await until(town, "k-more", Reason.AT_KAFKA)
         await until(town, "k-orders", Reason.AT_MUSTER)
     assert pod.moves.asked == ["k-orders"], "another operator asks no second time"
+
+
+async def test_group_goes_back_when_the_declaration_says_so(town: World) -> None:
+    async with town.operator():
+        await town.until_ready()
+        for wanted, reached in (("Muster", Reason.AT_MUSTER), ("Kafka", Reason.AT_KAFKA), ("Muster", Reason.AT_MUSTER)):
+            await town.store.apply(group("k-orders", wanted))
+            await until(town, "k-orders", reached)
+    assert town.pods[0].moves.asked == ["k-orders"] * 3
 
 
 async def test_what_stands_in_the_way_is_told_and_a_changed_declaration_asks_at_once(town: World) -> None:

@@ -20,9 +20,11 @@ class FakeMoves:
         if self.obstacles:
             return MoveAnswer(self.obstacles, None)
         if not self.doubts:
-            self.routes[request.group] = RoutedGroup(request.group, 0, 1, at_muster=True)
-        self._ended.append(MoveStatus(request.group, 0, "given up" if self.doubts else "moved", self.doubts, 230))
-        return MoveAnswer((), MoveStatus(request.group, 0, "waiting", "", 0))
+            epoch = self.routes[request.group].epoch + 1 if request.group in self.routes else 1
+            self.routes[request.group] = RoutedGroup(request.group, 0, epoch, at_muster=not request.back)
+        step = "given up" if self.doubts else "moved"
+        self._ended.append(MoveStatus(request.group, 0, step, self.doubts, 230, back=request.back))
+        return MoveAnswer((), MoveStatus(request.group, 0, "waiting", "", 0, back=request.back))
 
     def told(self) -> MovesAnswer:
         return MovesAnswer(tuple(self._ended), tuple(self.routes.values()))

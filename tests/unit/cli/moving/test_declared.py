@@ -1,4 +1,4 @@
-"""`muster groups move` and `moves` on Kubernetes: ConsumerGroups are declared and followed, and the operator moves."""
+"""`muster groups move`, `back` and `moves` on Kubernetes: ConsumerGroups are declared and followed to the end."""
 
 from __future__ import annotations
 
@@ -97,6 +97,27 @@ async def test_groups_are_declared_and_followed_until_they_are_there(tmp_path: P
         assert (code, "AtMuster" in out, "members" in out) == (0, True, True)
 
 
+async def test_groups_go_back_by_their_declaration(tmp_path: Path) -> None:
+    async with site(tmp_path) as (kubernetes, typed), operator(kubernetes, reason="AtKafka"):
+        put(kubernetes, "mine", "billing", "Muster")
+        code, out, err = await typed.run("groups", "back", "billing", "orders", "-n", "shop", "--json")
+        assert code == 0, err
+        assert [each["outcome"] for each in json.loads(out)["groups"]] == ["moved back to Kafka"] * 2
+        assert {raw["spec"]["group"]: raw["spec"]["coordinator"] for raw in groups(kubernetes)} == {
+            "billing": "Kafka",
+            "orders": "Kafka",
+        }
+        code, out, _ = await typed.run("groups", "back", "billing", "-n", "shop")
+        assert (code, out.splitlines()) == (0, ["billing: already at Kafka"])
+
+
+async def test_group_that_cannot_go_back_is_told_at_once(tmp_path: Path) -> None:
+    async with site(tmp_path) as (kubernetes, typed):
+        async with operator(kubernetes, "False", "NoWayBack", "declare coordinator: Muster", stalled=True):
+            code, out, _ = await typed.run("groups", "back", "m-1", "-n", "shop")
+        assert (code, out.splitlines()) == (1, ["m-1: stays at Muster", "  NoWayBack: declare coordinator: Muster"])
+
+
 async def test_name_that_another_clusters_group_has_is_not_taken(tmp_path: Path) -> None:
     async with site(tmp_path) as (kubernetes, typed), operator(kubernetes):
         put(kubernetes, "orders", "orders", "Kafka", cluster="another")
@@ -133,6 +154,9 @@ async def test_dry_run_says_whether_the_cluster_names_the_group_and_declares_not
         code, out, _ = await typed.run("groups", "move", "k-1", "m-1", "x", "--dry-run", "-n", "shop", "--json")
         said = [each["outcome"] for each in json.loads(out)["groups"]]
         assert (code, said) == (1, ["nothing stands in the way", "already at Muster", "stays at Kafka"])
+        code, out, _ = await typed.run("groups", "back", "k-1", "m-1", "x", "--dry-run", "-n", "shop", "--json")
+        said = [each["outcome"] for each in json.loads(out)["groups"]]
+        assert (code, said) == (1, ["nothing stands in the way", "stays at Muster", "already at Kafka"])
         assert groups(kubernetes) == []
 
 
