@@ -128,7 +128,7 @@ MIXED_FAULTS = {
     "a downgrade loses the live group": Fault(QUICK, consumer_groups_module, "downgrade", _without_live_group),
     "a downgrade begins at an older generation": Fault(QUICK, migration_module, "_classic_of", _with_generation_before),
     "a downgrade gives out at once what others still have": Fault(
-        QUICK, classic_members_module, "_is_settled", lambda group: True
+        LATE, classic_members_module, "_is_settled", lambda group: True
     ),
     "a classic member that does not join anew stays": Fault(
         LATE, GroupCoordinator, "on_timer", _without("consumer-join")
