@@ -5,7 +5,6 @@ The group has no member when a plan is made, and when it is carried out: the sta
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.records_of import Place, RecordsOfKafka
+from muster_coordinator.pod.shard_question import ShardRefusedError, ask_shard
 from muster_coordinator.podapi.resets import (
     PLACES_MAX,
     PlanAnswer,
@@ -193,21 +193,7 @@ def _why(refused: Mapping[int, str]) -> str:
 
 async def _ask(shard: Shard, request: Any) -> Any:
     """Raises NotLedError if the leadership ends."""
-    waiting = _Waiting()
-    shard.submit(request, waiting)
-    return await waiting.done
-
-
-class _Waiting:
-    """Implements `shard.ports.Answer`."""
-
-    def __init__(self) -> None:
-        self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def answer(self, response: Any) -> None:
-        if not self.done.done():
-            self.done.set_result(response)
-
-    def refuse(self, code: ErrorCode) -> None:
-        if not self.done.done():
-            self.done.set_exception(NotLedError(f"the partition of the group answers {code.name}"))
+    try:
+        return await ask_shard(shard, request)
+    except ShardRefusedError as error:
+        raise NotLedError(f"the partition of the group answers {error.code.name}") from None

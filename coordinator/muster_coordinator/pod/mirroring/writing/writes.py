@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from muster_coordinator.errors import ErrorCode
 from muster_coordinator.mirror.write_back import in_parts, to_write
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.writing.kafka import KafkaOfWrites, Producer, RefusedError, TransactionError
 from muster_coordinator.pod.mirroring.writing.partition import UNKNOWN, PartitionWrites
+from muster_coordinator.pod.shard_question import ShardRefusedError, ask_shard
 from muster_coordinator.requests.groups import OffsetFetchRequest, OffsetFetchResponse
 from muster_coordinator.settings import UpstreamSettings
 from muster_coordinator.shard.ports import Clock
@@ -283,23 +283,9 @@ class _Transaction:
 async def _offsets_here(followed: Followed, group_id: str) -> OffsetFetchResponse | None:
     """The group's offsets, all of which are committed, from a leader whom a majority has confirmed since it was asked;
     None: this leadership ends."""
-    asking = _Asking()
     request = OffsetFetchRequest(group_id, None, -1, None, require_stable=False)
-    followed.shard.submit(request, asking)
-    answer = await asking.done
-    return None if answer is None or answer.error_code else answer
-
-
-class _Asking:
-    """`shard.ports.Answer` of what is committed."""
-
-    def __init__(self) -> None:
-        self.done: asyncio.Future[OffsetFetchResponse | None] = asyncio.get_running_loop().create_future()
-
-    def answer(self, response: OffsetFetchResponse) -> None:
-        if not self.done.done():  # else this pod stops
-            self.done.set_result(response)
-
-    def refuse(self, _code: ErrorCode) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
+    try:
+        answer: OffsetFetchResponse = await ask_shard(followed.shard, request)
+    except ShardRefusedError:
+        return None
+    return None if answer.error_code else answer
