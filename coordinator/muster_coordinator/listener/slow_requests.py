@@ -8,8 +8,9 @@ from typing import Any
 import structlog
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.answer_in_place import AnswerInPlace
 from muster_coordinator.listener.audit import LONGEST_NAME
-from muster_coordinator.listener.exchange import AnsweringConnection, ClientAnswer, Exchange
+from muster_coordinator.listener.exchange import ClientAnswer, Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests.cluster import FetchRequest
 from muster_coordinator.requests.groups import JoinGroupRequest, SyncGroupRequest
@@ -94,24 +95,15 @@ class SlowRequests:
         logger.warning("slow_request", **known)
 
 
-class WatchedAnswer:
-    """In place of the client's, for the handler."""
+class WatchedAnswer(AnswerInPlace):
+    """The answer to a request that is timed."""
 
-    __slots__ = ("_began_ms", "_exchange", "_request", "_slow")
+    __slots__ = ("_began_ms", "_slow")
 
     def __init__(self, slow: SlowRequests, exchange: ClientAnswer, request: Any, began_ms: int) -> None:
+        super().__init__(exchange, request)
         self._slow = slow
-        self._exchange = exchange
-        self._request = request
         self._began_ms = began_ms
-
-    @property
-    def version(self) -> int:
-        return self._exchange.version
-
-    @property
-    def connection(self) -> AnsweringConnection:
-        return self._exchange.connection
 
     def answer(self, response: Any) -> None:
         self._exchange.answer(response)

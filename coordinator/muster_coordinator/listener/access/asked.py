@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.answer_in_place import AnswerInPlace
 from muster_coordinator.listener.audit import AuditLog
-from muster_coordinator.listener.exchange import AnsweringConnection, ClientAnswer
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.security.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
@@ -72,23 +73,14 @@ Guard = Callable[[Any, ClientAnswer, Rights, Handler], None]
 """(request, its exchange, what the client may do, the handler)."""
 
 
-class ChangedAnswer:
-    """In place of the client's, for the handler: the answer passes `change`. `request`: what the handler was given."""
+class ChangedAnswer(AnswerInPlace):
+    """An answer that passes `change`."""
 
-    __slots__ = ("_change", "_exchange", "_request")
+    __slots__ = ("_change",)
 
     def __init__(self, exchange: ClientAnswer, request: Any, change: Callable[[Any], Any]) -> None:
-        self._exchange = exchange
-        self._request = request
+        super().__init__(exchange, request)
         self._change = change
-
-    @property
-    def version(self) -> int:
-        return self._exchange.version
-
-    @property
-    def connection(self) -> AnsweringConnection:
-        return self._exchange.connection
 
     def answer(self, response: Any) -> None:
         self._exchange.answer(self._change(response))
