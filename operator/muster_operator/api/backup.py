@@ -62,6 +62,18 @@ STORE_RULES = rules(
 )
 
 
+JobImage = Annotated[
+    Annotated[str, Meta(min_length=1)] | None,
+    Meta(description="Image of the Jobs, with the command muster. If absent, the one that the operator brings."),
+]
+JobResources = Annotated[Resources, Meta(description="Compute resources of the Jobs' container, as in core/v1.")]
+JOB_RESOURCES = Resources({"cpu": "100m", "memory": "256Mi"})
+JobServiceAccount = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=253)] | None,
+    Meta(description="ServiceAccount of the Jobs, if the object store knows it by that. They use no Kubernetes API."),
+]
+
+
 class Backups(msgspec.Struct, frozen=True, rename="camel"):
     """Backups of this cluster, made by Jobs: on a schedule, and for each MusterBackup."""
 
@@ -102,19 +114,9 @@ class Backups(msgspec.Struct, frozen=True, rename="camel"):
         ),
     ] = "24h"
     mib_per_second: Annotated[int, Meta(ge=1, le=100_000, description="Read from pods at most.")] = 32
-    image: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="Image of the Jobs, with the command muster. If absent, the one that the operator brings."),
-    ] = None
-    resources: Annotated[Resources, Meta(description="Compute resources of the Jobs' container, as in core/v1.")] = (
-        Resources({"cpu": "100m", "memory": "256Mi"})
-    )
-    service_account_name: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=253)] | None,
-        Meta(
-            description="ServiceAccount of the Jobs, if the object store knows it by that. They use no Kubernetes API."
-        ),
-    ] = None
+    image: JobImage = None
+    resources: JobResources = JOB_RESOURCES
+    service_account_name: JobServiceAccount = None
 
 
 class BackupsStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

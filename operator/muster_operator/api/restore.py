@@ -8,9 +8,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from muster_operator.api.backup import STORE_RULES, BackupStore
+from muster_operator.api.backup import (
+    JOB_RESOURCES,
+    STORE_RULES,
+    BackupStore,
+    JobImage,
+    JobResources,
+    JobServiceAccount,
+)
 from muster_operator.api.meta import Time
-from muster_operator.api.pod_template import Resources
 from muster_operator.api.reshard import Layout
 from muster_operator.api.restore_result import RestoreResult
 
@@ -30,19 +36,9 @@ class RestoreFrom(msgspec.Struct, frozen=True, rename="camel"):
             " `muster backup list` has it; or latest: the newest that the store has when the restore begins.",
         ),
     ] = LATEST
-    image: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="Image of the Jobs, with the command muster. If absent, the one that the operator brings."),
-    ] = None
-    resources: Annotated[Resources, Meta(description="Compute resources of the Jobs' container, as in core/v1.")] = (
-        Resources({"cpu": "100m", "memory": "256Mi"})
-    )
-    service_account_name: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=253)] | None,
-        Meta(
-            description="ServiceAccount of the Jobs, if the object store knows it by that. They use no Kubernetes API."
-        ),
-    ] = None
+    image: JobImage = None
+    resources: JobResources = JOB_RESOURCES
+    service_account_name: JobServiceAccount = None
 
 
 class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
