@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
-import threading
 from collections import deque
 from pathlib import Path
 
 from tests.support.go_programs import compiled
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import java
+from tests.support.spoken import speaking
 
 HERE = Path(__file__).parent
 ASSIGNORS = {
@@ -65,14 +64,9 @@ class Member:
         self.said: deque[str] = deque(maxlen=SAID_LINES)
         """The last of what it has printed besides."""
         session = (str(STATIC_SESSION_MS), instance) if instance else (str(SESSION_MS),)
-        self._process = subprocess.Popen(
-            _command(client, "consume", bootstrap, topic, group, assignor, *session),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        self._process, self._thread = speaking(
+            _command(client, "consume", bootstrap, topic, group, assignor, *session), self._read
         )
-        self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def _read(self) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import threading
 import time
 from collections import deque
 from pathlib import Path
 
 from tests.support.kafka_broker import java
+from tests.support.spoken import speaking
 
 PROGRAM = Path(__file__).with_name("Consuming.java")
 SAID_LINES = 8
@@ -25,19 +24,12 @@ class JavaConsumer:
         self.events: list[tuple[int, str, Owned]] = []
         """(time in ms of this machine's clock, "given", "taken" or "lost", what)."""
         self.values: list[str] = []
-        """Of records, as they came, before they were committed."""
+        """The values of records in the order in which they came, committed or not."""
         self.said: deque[str] = deque(maxlen=SAID_LINES)
         """The last of what it has printed besides."""
         self.killed_ms: int | None = None
         words = (bootstrap, topic, group) if instance is None else (bootstrap, topic, group, instance)
-        self._process = subprocess.Popen(
-            java(str(PROGRAM), *words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._process, self._thread = speaking(java(str(PROGRAM), *words), self._read)
         self._thread.start()
 
     def _read(self) -> None:

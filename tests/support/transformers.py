@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.support.kafka_broker import java
+from tests.support.spoken import speaking
 
 BATCH = 500
 ABORTED, TIMED_OUT, FENCED = 0.2, 0.03, 0.03
@@ -56,14 +57,9 @@ class JavaTransformer:
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
         self.errors: list[str] = []
-        self._process = subprocess.Popen(
-            java(str(SOURCE), bootstrap, group, name, *topics, str(seed)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        self._process, self._thread = speaking(
+            java(str(SOURCE), bootstrap, group, name, *topics, str(seed)), self._read, stdin=subprocess.PIPE
         )
-        self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def _read(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
+from tests.unit.operator.failovers import lost_leader
 from tests.unit.operator.model import Model, Operator
 
 from muster_operator.api.models import PartitionState
@@ -23,17 +24,9 @@ def sums(metrics: OperatorMetrics) -> dict[str, float]:
 
 
 def test_phases_of_a_failover_add_up_and_a_second_attempt_does_not_count() -> None:
-    model = Model(partitions=1, replication_factor=3)
-    Operator(model).settle()
-    (partition,) = model.objects.values()
-    leader = partition.status.leader
-    assert leader is not None
-    model.stop(leader)
-    seen = Operator(model, token=2).observe()
-    doubted = tuple(with_fields(pod, noticed_s=1.0, steady_s=0.5) if pod.name == leader else pod for pod in seen.pods)
-    seen = with_fields(seen, pods=doubted)
-    actions = plan(seen, 1.0)
-    assert [each.partition for each in actions if isinstance(each, Elect)] == [partition.metadata.name]
+    seen, actions, (election,) = lost_leader()
+    (partition,) = seen.partitions
+    assert election.partition == partition.metadata.name
     metrics = OperatorMetrics()
     phases = Phases(metrics)
     phases.plan(seen, actions, 10.0)

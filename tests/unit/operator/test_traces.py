@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from pathlib import Path
 
 from tests.support.spans import KeptSpans, attributes, seconds
+from tests.unit.operator.failovers import lost_leader
 from tests.unit.operator.fakes import world
-from tests.unit.operator.model import Model, Operator
 from tests.unit.podapi.fake_server import eventually
 
 from muster_operator.clock import Clock
-from muster_operator.plan.actions import Action, Elect, RestartPod
-from muster_operator.plan.observation import Observation
-from muster_operator.plan.planner import plan
+from muster_operator.plan.actions import RestartPod
 from muster_operator.traces import Traces
 
 PHASES = ["noticed", "decided", "recorded", "called", "led"]
@@ -34,23 +31,6 @@ class Watch:
 def traced() -> tuple[Traces, KeptSpans, Watch]:
     spans, watch = KeptSpans(), Watch()
     return Traces(spans, Clock(wall=watch.wall), "ns/c"), spans, watch
-
-
-def lost_leader(partitions: int = 1) -> tuple[Observation, tuple[Action, ...], list[Elect]]:
-    """The leader of a partition was silent for a second when it was doubted, and half a second after that there is a
-    plan."""
-    model = Model(partitions=partitions, replication_factor=3)
-    Operator(model).settle()
-    leader = next(iter(model.objects.values())).status.leader
-    assert leader is not None
-    model.stop(leader)
-    seen = Operator(model, token=2).observe()
-    doubted = tuple(with_fields(pod, noticed_s=1.0, steady_s=0.5) if pod.name == leader else pod for pod in seen.pods)
-    seen = with_fields(seen, pods=doubted)
-    actions = plan(seen, 1.0)
-    elections = [each for each in actions if isinstance(each, Elect)]
-    assert elections
-    return seen, actions, elections
 
 
 def test_failover_is_one_trace_from_the_last_word_to_the_next_leader() -> None:
