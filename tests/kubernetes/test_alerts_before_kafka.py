@@ -44,7 +44,7 @@ class Front(Locked, Moving):
         return {**Locked.upstream(self), "movableGroups": ["k-"]}
 
     def commit_at_kafka(self, group: str) -> None:
-        """As a client does that knows the broker's own address."""
+        """Commit an offset at the broker's own address, past the gateway."""
         where = {"bootstrap.servers": self.kafka.bootstrap, "group.id": group, "enable.auto.commit": False}
         consumer = Consumer(where)
         consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)

@@ -26,7 +26,7 @@ _TAKEN = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 COMMIT_VERSION = 9
 JOIN_VERSION, SYNC_VERSION = 9, 5
 PROTOCOLS = (("range", b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"),)
-"""Of a consumer that subscribes to nothing."""
+"""What a consumer sends in JoinGroup that subscribes to nothing."""
 
 
 def say_late(

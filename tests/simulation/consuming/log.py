@@ -157,7 +157,7 @@ class ConsumerLog:
         return self._changes_before - before
 
     def members(self, group_id: str) -> frozenset[str]:
-        """Of a consumer group, by its records so far."""
+        """The ids of the members that the records of a consumer group have left in it."""
         found = self._groups.get(group_id)
         return frozenset() if found is None else frozenset(found.members)
 

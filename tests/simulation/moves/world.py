@@ -356,5 +356,5 @@ class Leader:
         return self._world.kafka_starts_producer()
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """That this is the leader, and that what is to be written is committed."""
+        """Call `done` when a majority has confirmed this leader, and has committed what is to be written."""
         self.hold(done)

@@ -79,7 +79,7 @@ class ClientAnswer:
         self._request = request
         self._led = replica.partition.checker.highest_active
         self.generation = -1
-        """Of the classic group when it was asked; -1: there was none, or nobody was asked."""
+        """The generation that the classic group had when it was asked; -1: there was none, or nobody was asked."""
 
     def answer(self, response: Any) -> None:
         if self._pod.run == self._run and self._pod.is_running:

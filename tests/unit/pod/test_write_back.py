@@ -31,7 +31,7 @@ class Kafka:
         self.pending: list[tuple[str, ToWrite]] = []
         self.members: set[str] = set()
         self.lost_ends = 0
-        """So many transactions do not end: their requests get lost."""
+        """How many EndTxn requests get lost, so that their transactions do not end."""
         self.before_commit: Callable[[], Coroutine[Any, Any, None]] = _nothing
         self.after_fence: Callable[[], None] = lambda: None
         self.has: dict[tuple[str, str, int], tuple[int, int, str | None]] = {}
