@@ -44,10 +44,10 @@ WHO = ("leader", "gateway")
 class PodsThatDie(Pods):
     """Some of them are on their way up at any time."""
 
-    async def start(self, group: str) -> None:
+    async def start(self, group: str, *, dry_run: bool = False, back: bool = False) -> None:
         while True:
             try:
-                return await super().start(group)
+                return await super().start(group, dry_run=dry_run, back=back)
             except ClientError:
                 await asyncio.sleep(0.05)
 
