@@ -270,6 +270,25 @@ def test_object_store_keeps_backups_also_when_it_is_slow_or_away_for_a_while(
     assert f"segments/{victim.name}: its content has changed" in found.stdout
 
 
+@pytest.mark.parametrize(
+    ("store", "wrong", "said"),
+    [
+        ("s3://backups/orders", {"AWS_SECRET_ACCESS_KEY": "wrong"}, "SignatureDoesNotMatch"),
+        ("s3://backups/orders", {"AWS_ACCESS_KEY_ID": "nobody"}, "No user exists"),
+        ("s3://nowhere/orders", {}, "NoSuchBucket"),
+    ],
+)
+def test_refusal_of_the_object_store_is_told_in_its_own_words(
+    store: str, wrong: dict[str, str], said: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in wrong.items():
+        monkeypatch.setenv(name, value)
+    refused = muster("backup", "list", "--store", store)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"cannot list {store}: the object store answers" in refused.stderr
+    assert said in refused.stderr
+
+
 def test_harmed_store_is_not_restored_and_nothing_is_overwritten(
     cluster: LocalCluster, load: Load, tmp_path: Path
 ) -> None:

@@ -7,9 +7,11 @@ AWS_REGION, AWS_ENDPOINT_URL, a role of the pod or of the machine. What lies the
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 
 from muster_cli.backup.store import FileStat, MissingError, Stored, StoreError
@@ -26,6 +28,17 @@ SCHEME = "s3://"
 CALL_S = 30
 """A call that takes longer, in seconds, is made again."""
 RETRIES, RETRY_FOR_S = 5, 60
+
+_ANSWER = re.compile(r"<Code>([^<]+)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+_NO_OBJECT = "NoSuchKey"
+_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (on Kubernetes the Secret of credentialsSecret)"
+_WAYS_OUT = {
+    "NoSuchBucket": "create the bucket, or name another one",
+    "InvalidAccessKeyId": _KEYS,
+    "SignatureDoesNotMatch": _KEYS,
+    "AccessDenied": f"{_KEYS}, and what the key may do in the bucket: list, get, put, delete",
+}
+"""What to do, by the code of S3's answer."""
 
 
 class ObjectStore:
@@ -76,6 +89,21 @@ def _told(what: str, done: str) -> Iterator[None]:
     try:
         yield
     except (NotFoundError, FileNotFoundError) as error:
+        # S3 answers 404 for a bucket that is not there as well, and some servers for a key that they do not know.
+        if (answer := _ANSWER.search(str(error))) is not None and answer[1] != _NO_OBJECT:
+            raise StoreError(f"cannot {done} {what}: {_why(error)}") from error
         raise MissingError(f"cannot {done} {what}: there is none") from error
     except (BaseError, OSError, ValueError) as error:
-        raise StoreError(f"cannot {done} {what}: {str(error).splitlines()[0] if str(error) else error!r}") from error
+        raise StoreError(f"cannot {done} {what}: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """What the object store answered, with the way out where one is known; otherwise what the library says first."""
+    text = str(error)
+    answer = _ANSWER.search(text)
+    if answer is None:
+        return text.splitlines()[0] if text else repr(error)
+    code, message = answer[1], unescape(answer[2] or "").strip().rstrip(".")
+    way_out = _WAYS_OUT.get(code, "")
+    said = f"the object store answers {code}" + (f" ({message})" if message else "")
+    return f"{said}: {way_out}" if way_out else said
