@@ -343,8 +343,8 @@ class UpstreamSettings:
 
     upstream_movable_groups: str = _text(None, parse_prefixes)
     """Which of Kafka's groups may move to Muster while they run: the beginnings of their ids, between commas; `*`: all;
-    empty: none. Their clients come by gateways, and every gateway has the same in `muster.movable.groups`. With it, a
-    gateway sends requests of these groups to Kafka only while Muster tells it to."""
+    empty: none. Their clients come by gateways, and every gateway has the same in `muster.movable.groups`, or learns
+    it from the pods. With it, a gateway sends requests of these groups to Kafka only while Muster tells it to."""
 
     upstream_lease_ms: int = _setting(3_000, None, 500, 60_000)
     """For how long (ms) a gateway may send requests of movable groups to Kafka after a pod has told it to. Without a

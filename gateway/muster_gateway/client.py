@@ -46,6 +46,9 @@ COUNTED_BYTES = 4 << 10
 ANY_GROUP = ""
 """Any pod answers what is asked about no group: the leader of this one is looked for, and found again after it ends."""
 
+NAMES_GROUPS = (Treatment.GROUP, Treatment.CONFIGS)
+"""Requests that go to the side that serves their groups."""
+
 HELD_BACK = Busy.CLIENT_SLOW | Busy.BROKER_SLOW | Busy.TOO_MANY | Busy.PARKED | Busy.ASKS
 """While one of these holds no request is taken, also of those that have come."""
 
@@ -496,6 +499,11 @@ class ClientConnection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         return not self._slots and not self._intake.waits
+
+    @property
+    def waits_about_groups(self) -> bool:
+        """Whether a request that names groups is not answered yet."""
+        return any(each.answer is None and each.head.rule.treatment in NAMES_GROUPS for each in self._slots)
 
     def close(self, reason: str) -> None:
         """Sends what has been written; requests that wait get no answer."""

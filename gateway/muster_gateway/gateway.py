@@ -50,7 +50,8 @@ class Gateway:
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
         movable = prefixes_of(settings.movable)
-        self.moves = Moves(movable, f"{socket.gethostname()}-{uuid.uuid4()}") if movable else None
+        name = f"{socket.gethostname()}-{uuid.uuid4()}"
+        self.moves = Moves(movable, name, self._more_is_movable) if settings.asks_leases else None
         self.routes = Routes(prefixes_of(settings.groups), self.moves.is_at_muster if self.moves is not None else None)
         self.nodes = Nodes(settings, self._listen)
         self._lease_calls = self._calls_of(self.moves) if self.moves is not None else None
@@ -88,6 +89,12 @@ class Gateway:
         port = self.settings.api_port
         at_pods = [(host, port) for host, _ in self.nodes.pods.values()] if port else []
         return [*addresses(self.settings.api), *at_pods]
+
+    def _more_is_movable(self) -> None:
+        """What clients have asked Kafka about groups went there without a lease."""
+        for client in tuple(self._clients):
+            if client.waits_about_groups:
+                client.close("movable_groups_learned")
 
     async def start(self) -> Address:
         """Listen for clients; returns the bootstrap address. Raises OSError.

@@ -162,6 +162,7 @@ class LeaseCalls:
         return answer
 
     def _take(self, pod: Address, asked: Sequence[int], answer: LeasesAnswer) -> None:
+        self._moves.learn_movable(answer.movable)
         self._interval_s = max(answer.lease_ms // ROUNDS_OF_A_LEASE, SHORTEST_INTERVAL_MS) / 1000
         led, is_fenced_now = set[int](), False
         for each in answer.answers:

@@ -95,6 +95,11 @@ class GatewayCollector(Collector):
             moves.held if moves is not None else 0,
         )
         yield GaugeMetricFamily(
+            "muster_gateway_movable_groups_learned",
+            "Beginnings of ids of movable groups that pods name and muster.movable.groups does not.",
+            len(moves.prefixes) - len(moves.own) if moves is not None else 0,
+        )
+        yield GaugeMetricFamily(
             "muster_gateway_movable_requests_parked",
             "Requests about movable groups that wait: their group moves, or there is no lease.",
             counts.parked,

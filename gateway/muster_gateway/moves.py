@@ -47,10 +47,21 @@ class Pledge:
 
 
 class Moves:
-    """`prefixes`: of the ids of movable groups. `gateway`: a name that no other start of a gateway has. `clock`: ms."""
+    """`prefixes`: of the ids of movable groups, as the gateway's settings have them. `gateway`: a name that no other
+    start of a gateway has. `learned`: pods let more groups move than those; what was sent to Kafka about any of them
+    has no lease, so no answer to it may pass any more. `clock`: ms."""
 
-    def __init__(self, prefixes: Sequence[str], gateway: str, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self,
+        prefixes: Sequence[str],
+        gateway: str,
+        learned: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
         self.prefixes = tuple(prefixes)
+        self.own = self.prefixes
+        """The beginnings that the settings name."""
+        self._learned = learned
         self.counts = MoveCounts()
         self.gateway = gateway
         self._clock = clock
@@ -60,7 +71,12 @@ class Moves:
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
     def is_movable(self, group_id: str) -> bool:
-        return group_id.startswith(self.prefixes)
+        """Whether a request about the group has to have a lease. Until the leader of its partition has answered once,
+        that is any group: it may have moved before this gateway started, whatever the settings name."""
+        if group_id.startswith(self.prefixes):
+            return True
+        lease = self._lease(group_id)
+        return lease is None or not lease.has_answer or lease.has_route(group_id)
 
     def way(self, group_id: str) -> Way:
         """Where a request of a movable group goes now."""
@@ -69,7 +85,7 @@ class Moves:
 
     def is_at_muster(self, group_id: str) -> bool:
         """Whether the group has moved, as far as the gateway has heard."""
-        lease = self._lease(group_id) if self.is_movable(group_id) else None
+        lease = self._lease(group_id)
         return lease is not None and lease.is_at_muster(group_id)
 
     def is_unknown(self, group_id: str) -> bool:
@@ -130,6 +146,14 @@ class Moves:
             self._leases = [RouteLease(self.gateway) for _ in range(count)]
         return bool(count) and count == len(self._leases)
 
+    def learn_movable(self, prefixes: Iterable[str]) -> None:
+        """A pod lets groups move whose ids begin so. They are movable from now on, until the gateway ends."""
+        new = tuple([each for each in prefixes if not each.startswith(self.prefixes)])
+        if new:
+            self.prefixes += new
+            logger.warning("movable_groups_learned", groups=shown_prefixes(new), setting="muster.movable.groups")
+            self._learned()
+
     def ask(self, partition: int) -> LeaseRequest:
         return self._leases[partition].ask(self._clock())
 
@@ -149,6 +173,11 @@ class Moves:
 
     def _lease(self, group_id: str) -> RouteLease | None:
         return self._leases[partition_for(group_id, len(self._leases))] if self._leases else None
+
+
+def shown_prefixes(prefixes: Iterable[str]) -> list[str]:
+    """The form that settings have."""
+    return [each or "*" for each in prefixes]
 
 
 def _tell(partition: int, route: Route) -> None:

@@ -67,6 +67,10 @@ class RouteLease:
         """Whether a leader has answered once."""
         return self._answer.number > 0
 
+    def has_route(self, group_id: str) -> bool:
+        """Whether the group has ever moved, as far as the gateway has heard."""
+        return group_id in self._routes
+
     @property
     def fenced(self) -> frozenset[str]:
         return self._fenced

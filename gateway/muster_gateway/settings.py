@@ -85,16 +85,18 @@ class GatewaySettings:
 
     movable: str = _text("muster.movable.groups", "")
     """Prefixes of the ids of groups that Kafka serves until they are moved to Muster, in the same form, and the same as
-    the pods' `muster.upstream.movable.groups`. Their requests wait while no pod says which side serves them. Needs
-    `muster.api.servers` or `muster.api.port`, and `muster.transactions=1`."""
+    the pods' `muster.upstream.movable.groups`. Their requests wait while no pod says which side serves them. Groups
+    that pods let move beyond these are taken over from the pods. Needs `muster.api.servers` or `muster.api.port`, and
+    `muster.transactions=1`."""
 
     api: str = _text("muster.api.servers", "", addresses)
-    """With `muster.movable.groups`: where the APIs of the pods are, HOST:PORT, separated by commas. A name with several
-    addresses, as of a headless Service, stands for all of them."""
+    """Where the APIs of the pods are, HOST:PORT, separated by commas. A name with several addresses, as of a headless
+    Service, stands for all of them. With it, or `muster.api.port`, the gateway asks pods which groups can move and
+    which have, also without `muster.movable.groups`: give it to every gateway of a cluster with groups that move."""
 
     api_port: int = _number("muster.api.port", 0, 0, PORT_MAX)
-    """With `muster.movable.groups`: the APIs of the pods are at this port of the hosts that Muster's pods have, as they
-    are told to clients. 0: they are where `muster.api.servers` says."""
+    """The APIs of the pods are at this port of the hosts that Muster's pods have, as they are told to clients. 0: they
+    are where `muster.api.servers` says."""
 
     api_tls_dir: str = _path("muster.api.tls.dir")
     """An absolute path, a directory with `tls.crt`, `tls.key` and `ca.crt`: for the APIs of pods that have TLS. The
@@ -243,6 +245,11 @@ class GatewaySettings:
     """A connection on which nothing came for this long (ms) and nothing waits is closed."""
 
     @property
+    def asks_leases(self) -> bool:
+        """Whether the gateway asks the pods' APIs which side serves a group."""
+        return bool(self.movable or self.api or self.api_port)
+
+    @property
     def asks_clients(self) -> bool:
         """Whether the gateway asks who a client is, and logs in at brokers in its place."""
         return bool(self.sasl_enabled_mechanisms) or self.ssl_client_auth == "required"
@@ -353,14 +360,15 @@ def parse_settings(values: Mapping[str, str]) -> GatewaySettings:
 
 def _trouble_of_moves(settings: GatewaySettings) -> str:
     """What movable groups want and do not have; "" if nothing."""
-    if not settings.movable:
+    if not settings.asks_leases:
         return ""
+    name = "muster.movable.groups" if settings.movable else "muster.api.servers" if settings.api else "muster.api.port"
     if not addresses(settings.muster) or not (addresses(settings.api) or settings.api_port):
-        return "muster.movable.groups needs muster.bootstrap.servers, and muster.api.servers or muster.api.port"
+        return f"{name} needs muster.bootstrap.servers, and muster.api.servers or muster.api.port"
     if bool(settings.api_tls_dir) != bool(settings.api_cluster):
         return "muster.api.tls.dir and muster.api.cluster need each other"
     if not settings.transactions:
-        return "muster.movable.groups needs muster.transactions=1: a group that has moved has its producers still"
+        return f"{name} needs muster.transactions=1: a group that has moved has its producers still"
     return ""
 
 

@@ -68,6 +68,9 @@ class Pods:
     def apis(self) -> list[str]:
         return [each["apiAddress"] for each in self._record()]
 
+    def listeners(self) -> list[str]:
+        return [each["kafkaAddress"] for each in self._record()]
+
     async def move(self, group: str, *, back: bool = False) -> None:
         """Returns when it has moved. A busy machine may take longer than a fence may stand: it is asked again then."""
         while not await self.tried(group, back=back):
@@ -183,7 +186,7 @@ async def test_groups_move_while_their_gateway_is_frozen_with_requests_in_its_ha
                     assert await it.pods.has_moved(member.group), await it.pods.status(member.group)
             finally:
                 os.kill(gateway, signal.SIGCONT)
-            await _commits_go_on(groups.members, "after the gateway")
+            await commits_go_on(groups.members, "after the gateway")
             await asyncio.to_thread(groups.stop_feeding)
             await until(lambda: all(len(each.values) >= groups.produced for each in groups.members), groups.members)
             revoked = [each.revoked for each in groups.members]
@@ -191,7 +194,7 @@ async def test_groups_move_while_their_gateway_is_frozen_with_requests_in_its_ha
         for each in groups.members:
             assert sorted(each.values, key=int) == groups.values, type(each)
         done = {each.group: groups.produced for each in groups.members}
-        assert {group: sum(at) for group, at in (await _committed(it.bootstrap, groups.members)).items()} == done
+        assert {group: sum(at) for group, at in (await offsets_at(it.bootstrap, groups.members)).items()} == done
 
 
 async def test_live_groups_go_back_and_no_record_is_lost(tmp_path: Path) -> None:
@@ -201,10 +204,10 @@ async def test_live_groups_go_back_and_no_record_is_lost(tmp_path: Path) -> None
             await until(lambda: all(each.assigned and each.commits > 20 for each in groups.members), "commits")
             for member in groups.members:
                 await it.pods.move(member.group)
-            await _commits_go_on(groups.members, "at Muster")
+            await commits_go_on(groups.members, "at Muster")
             for member in groups.members:
                 await it.pods.move(member.group, back=True)
-            await _commits_go_on(groups.members, "at Kafka again")
+            await commits_go_on(groups.members, "at Kafka again")
             fenced = [(await it.pods.status(each.group)).fenced_ms for each in groups.members]
             await asyncio.to_thread(groups.stop_feeding)
             everything = set(groups.values)
@@ -212,7 +215,7 @@ async def test_live_groups_go_back_and_no_record_is_lost(tmp_path: Path) -> None
             done = {each.group: groups.produced for each in groups.members}
 
             async def is_committed() -> bool:
-                found = await _committed(it.kafka.bootstrap, groups.members)
+                found = await offsets_at(it.kafka.bootstrap, groups.members)
                 return {group: sum(at) for group, at in found.items()} == done
 
             await eventually(is_committed, "all is committed at Kafka", 30)
@@ -228,33 +231,33 @@ async def _move_all(pods: Pods, muster: LocalCluster, kafka: KafkaCluster, boots
         await until(lambda: all(each.assigned and each.commits > 20 for each in groups.members), "commits")
         for member in groups.members:
             await pods.move(member.group)
-            await _commits_go_on([member], "at Muster")
+            await commits_go_on([member], "at Muster")
         fenced = [(await pods.status(each.group)).fenced_ms for each in groups.members]
         longest_ms = [round(1000 * each.longest_s) for each in groups.members]
         errors = [list(each.errors) for each in groups.members]
-        at_kafka = await _committed(kafka.bootstrap, groups.members)
+        at_kafka = await offsets_at(kafka.bootstrap, groups.members)
         os.kill(muster.run_record()["gateway"]["pid"], signal.SIGKILL)
-        await _commits_go_on(groups.members, "through the next gateway")
+        await commits_go_on(groups.members, "through the next gateway")
         os.kill(await pods.leader_of(groups.members[0].group), signal.SIGKILL)
-        await _commits_go_on(groups.members, "at the next leader")
+        await commits_go_on(groups.members, "at the next leader")
         await asyncio.to_thread(groups.stop_feeding)
         await until(
             lambda: all(len(each.values) >= groups.produced for each in groups.members), ["records", *groups.members]
         )
         revoked = [each.revoked for each in groups.members]
-        assert await _committed(kafka.bootstrap, groups.members) == at_kafka, "Kafka took a commit of a moved group"
+        assert await offsets_at(kafka.bootstrap, groups.members) == at_kafka, "Kafka took a commit of a moved group"
     print(f"{groups.produced} records; fences (ms): {fenced}; longest commits (ms): {longest_ms}")
     assert errors == [[], [], []]
     assert revoked == [0, 0, 0]
     for each in groups.members:
         assert sorted(each.values, key=int) == groups.values, type(each)
     done = {each.group: groups.produced for each in groups.members}
-    assert {group: sum(at) for group, at in (await _committed(bootstrap, groups.members)).items()} == done
+    assert {group: sum(at) for group, at in (await offsets_at(bootstrap, groups.members)).items()} == done
     code, listed = await run_tool(*group_command(bootstrap, ["--list"]))
     assert (code, sorted(set(listed.split()) & set(done))) == (0, sorted(done))
 
 
-async def _commits_go_on(members: Sequence[Member], where: str) -> None:
+async def commits_go_on(members: Sequence[Member], where: str) -> None:
     before = [each.commits for each in members]
     await until(
         lambda: all(each.commits > commits + 10 for each, commits in zip(members, before, strict=True)),
@@ -262,7 +265,7 @@ async def _commits_go_on(members: Sequence[Member], where: str) -> None:
     )
 
 
-async def _committed(bootstrap: str, members: list[Member]) -> dict[str, list[int]]:
+async def offsets_at(bootstrap: str, members: list[Member]) -> dict[str, list[int]]:
     """Offsets by group, as the coordinator there has them."""
 
     def ask(group: str) -> list[int]:

@@ -24,6 +24,7 @@ class PodApi:
         self.lease_ms = 400
         self.epoch = 1
         self.status = 200
+        self.movable: tuple[str, ...] = ()
         self.routes: dict[str, RouteEntry] = {}
         self.fences: dict[str, int] = {}
         self.asked: list[LeasesRequest] = []
@@ -53,7 +54,8 @@ class PodApi:
                         tuple([FenceEntry(group, self.fences[group]) for group in fences]),
                     )
                 )
-        return web.Response(body=msgspec.json.encode(LeasesAnswer(PARTITIONS, self.lease_ms, tuple(answers))))
+        answer = LeasesAnswer(PARTITIONS, self.lease_ms, tuple(answers), self.movable)
+        return web.Response(body=msgspec.json.encode(answer))
 
     def move(self, group: str, epoch: int, *, at_muster: bool) -> None:
         self.fences.pop(group, None)

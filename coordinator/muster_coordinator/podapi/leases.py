@@ -58,8 +58,10 @@ class PartitionLease(Answer, frozen=True):
 
 class LeasesAnswer(Answer, frozen=True):
     """`partitions`: how many Muster's offsets topic has, 0: the pod does not know yet. A group's partition is the one
-    that Kafka gives it. `lease_ms`: how long a lease is."""
+    that Kafka gives it. `lease_ms`: how long a lease is. `movable`: the beginnings of the ids of groups that this pod
+    lets move, as in the request. Empty in answers of pods that do not say so yet."""
 
     partitions: int
     lease_ms: int
     answers: tuple[PartitionLease, ...]
+    movable: tuple[str, ...] = ()

@@ -62,10 +62,12 @@ async def site(
         gateway(
             broker,
             muster,
-            muster_movable_groups="k-",
-            muster_transactions="1",
-            muster_api_servers=f"127.0.0.1:{leases.port}",
-            **settings,
+            **{
+                "muster_movable_groups": "k-",
+                "muster_transactions": "1",
+                "muster_api_servers": f"127.0.0.1:{leases.port}",
+                **settings,
+            },
         ) as (under_test, port),
     ):
         yield Site(under_test, port, broker, muster, leases)
@@ -212,13 +214,61 @@ async def test_a_moved_group_stays_at_muster_without_a_lease() -> None:
 
 
 async def test_groups_of_the_served_prefixes_and_all_others_need_no_lease() -> None:
-    async with site(api=PodApi(range(0))) as it:
+    async with site() as it:
+        await wait_for(lambda: it.gateway.moves.held == PARTITIONS)
+        it.api.leads = ()
+        await wait_for(lambda: it.gateway.moves.held == 0)
         client = await Client.connect(it.port)
         client.send(apis.DESCRIBE_GROUPS, 0, 1, describe("m-1"))
         assert (await client.receive()).endswith(b"muster")
         client.send(apis.DESCRIBE_GROUPS, 0, 2, describe("other"))
         assert (await client.receive())[4:] == b"kafka"
         client.close()
+
+
+async def test_a_gateway_that_has_just_started_sends_nothing_to_kafka_before_it_knows_what_has_moved() -> None:
+    api = PodApi(range(0))
+    api.move("other", 1, at_muster=True)  # under a prefix that this gateway's settings do not have
+    async with site(api=api) as it:
+        client, served = await Client.connect(it.port), await Client.connect(it.port)
+        client.send(apis.DESCRIBE_GROUPS, 0, 1, describe("other"))
+        served.send(apis.DESCRIBE_GROUPS, 0, 2, describe("m-1"))
+        assert (await served.receive()).endswith(b"muster")
+        await wait_for(lambda: it.metric("muster_gateway_movable_requests_parked") == 1)
+        api.leads = range(PARTITIONS)
+        assert (await client.receive()).endswith(b"muster")
+        client.send(apis.DESCRIBE_GROUPS, 0, 3, describe("another"))
+        assert (await client.receive())[4:] == b"kafka"
+        assert it.kafka_got() == [3]
+        for each in (client, served):
+            each.close()
+
+
+@pytest.mark.parametrize("named", ["k-", ""])
+async def test_groups_that_pods_let_move_are_movable_whatever_the_settings_name(named: str) -> None:
+    may_answer = asyncio.Event()
+    async with site(_slow(may_answer), muster_movable_groups=named) as it:
+        await wait_for(lambda: it.gateway.moves.held == PARTITIONS)
+        client, idle = await Client.connect(it.port), await Client.connect(it.port)
+        client.send(apis.HEARTBEAT, 0, 1, _heartbeat("other"))
+        idle.send(LIST_OFFSETS, 1, 2)
+        await wait_for(lambda: sorted(it.kafka_got()) == [1, 2])
+        it.api.movable = ("k-1", "oth")
+        assert await ended(client), "Kafka would answer what was sent without a lease"
+        assert it.gateway.ended["movable_groups_learned"] == 1
+        may_answer.set()
+        assert (await idle.receive())[4:] == b"kafka"
+        await wait_for(lambda: "oth" in it.api.asked[-1].movable)
+        assert it.metric("muster_gateway_movable_groups_learned") == 1 + (not named)
+        it.api.fences["other"] = 7
+        await wait_for(lambda: 7 in it.api.drained)
+        idle.send(apis.HEARTBEAT, 0, 3, _heartbeat("other"))
+        await wait_for(lambda: it.metric("muster_gateway_movable_requests_parked") == 1)
+        it.api.move("other", 1, at_muster=True)
+        assert (await idle.receive()).endswith(b"muster")
+        assert sorted(it.kafka_got()) == [1, 2]
+        for each in (client, idle):
+            each.close()
 
 
 async def test_a_request_for_groups_of_both_sides_is_refused() -> None:

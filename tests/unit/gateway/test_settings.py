@@ -67,6 +67,7 @@ def test_settings_have_their_defaults_and_take_values() -> None:
         ([*NEEDED, "muster.act.for.clients=1"], "needs muster.sasl.mechanism to be PLAIN or SCRAM"),
         ([*NEEDED, *AT_MUSTER, "muster.act.for.clients=1"], "nobody asks clients who they are"),
         ([*NEEDED, *AT_MUSTER, "muster.movable.groups=k-"], "needs muster.bootstrap.servers, and"),
+        ([*NEEDED, "muster.api.port=9640"], "muster.api.port needs muster.bootstrap.servers, and"),
         ([*NEEDED, *MOVABLE[:2]], "needs muster.bootstrap.servers, and"),
         ([*NEEDED, *MOVABLE, "muster.transactions=0"], "needs muster.transactions=1"),
         ([*NEEDED, *MOVABLE, "muster.api.cluster=a/b"], "muster.api.tls.dir and muster.api.cluster need each other"),

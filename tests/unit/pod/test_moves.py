@@ -253,9 +253,9 @@ def test_nothing_moves_where_nothing_is_movable() -> None:
         parts: Any = (world.kafka, lambda: world.led, lambda: 1, world, world.writes)
         moves = Moves(UpstreamSettings(), *parts)
         with pytest.raises(NothingMovableError, match=r"muster\.upstream\.movable\.groups is empty"):
-            await moves.leases(LeasesRequest("one", ("",), ()))
-        with pytest.raises(NothingMovableError):
             await moves.move(MoveRequest(GROUP))
+        told = await moves.leases(LeasesRequest("one", ("",), ()))  # a group may have moved before
+        assert (told.partitions, told.movable) == (1, ())
 
     asyncio.run(run())
 

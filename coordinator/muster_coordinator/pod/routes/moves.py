@@ -30,10 +30,7 @@ class _Api:
 
     async def leases(self, request: web.Request) -> web.Response:
         asked = await body_of(request, LeasesRequest)
-        try:
-            return json_answer(await self._moves.leases(asked))
-        except NothingMovableError as error:
-            raise _nothing(str(error)) from None
+        return json_answer(await self._moves.leases(asked))
 
     async def move(self, request: web.Request) -> web.Response:
         asked = await body_of(request, MoveRequest)

@@ -92,8 +92,7 @@ class Moves:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def leases(self, request: LeasesRequest) -> LeasesAnswer:
-        """Raises NothingMovableError."""
-        self._check_movable()
+        """Also where no group can move by this pod's settings: groups that have moved stay where their routes say."""
         waiting: dict[int, asyncio.Future[LeaseAnswer]] = {}
         for ask in request.asks:
             moves = self._of(ask.partition)
@@ -104,7 +103,7 @@ class Moves:
             await asyncio.wait(waiting.values(), timeout=self._lease_ms / ANSWER_PART / 1000)
         given = {partition: done for partition, done in waiting.items() if done.done() and not done.cancelled()}
         answers = tuple([_lease_of(partition, done.result()) for partition, done in given.items()])
-        return LeasesAnswer(self._partitions(), self._lease_ms, answers)
+        return LeasesAnswer(self._partitions(), self._lease_ms, answers, self._movable)
 
     async def move(self, request: MoveRequest) -> MoveAnswer:
         """Start a move, unless something stands in its way. Raises NothingMovableError, NotLeaderError."""
