@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 import yaml
-from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
+from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace, shared_namespace
 from tests.support.muster_cluster import wait_until
 
-__all__ = ["custom_resources", "namespace"]
+__all__ = ["custom_resources", "namespace", "shared_namespace"]
 
 pytestmark = pytest.mark.kubernetes
 
@@ -299,9 +299,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "name", "spec", "expected"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED])
 def test_wrong_resource_is_refused_naming_the_field(
-    namespace: str, kind: str, name: str, spec: dict[str, object], expected: str
+    shared_namespace: str, kind: str, name: str, spec: dict[str, object], expected: str
 ) -> None:
-    answer = kubectl("apply", "-f", "-", stdin=resource(kind, namespace, name, spec), check=False)
+    answer = kubectl("apply", "-f", "-", stdin=resource(kind, shared_namespace, name, spec), check=False)
     assert answer.returncode != 0
     assert expected in answer.stderr
 
@@ -373,14 +373,11 @@ BY_STATUS = [
 """Kind, spec, status that an operator has written, the patch, and what is said."""
 
 
-@pytest.mark.parametrize(
-    ("kind", "before", "after", "expected"), CHANGED, ids=[f"{row[0]}-{row[3]}-{row[2]}" for row in CHANGED]
-)
-def test_change_of_an_immutable_field_is_refused_saying_why(
-    namespace: str, kind: str, before: dict[str, object], after: dict[str, object], expected: str
-) -> None:
-    kubectl("apply", "-f", "-", stdin=resource(kind, namespace, "x", before))
-    answer = kubectl("apply", "-f", "-", stdin=resource(kind, namespace, "x", after), check=False)
+@pytest.mark.parametrize("row", range(len(CHANGED)), ids=[f"{row[0]}-{row[3]}-{row[2]}" for row in CHANGED])
+def test_change_of_an_immutable_field_is_refused_saying_why(shared_namespace: str, row: int) -> None:
+    kind, before, after, expected = CHANGED[row]
+    kubectl("apply", "-f", "-", stdin=resource(kind, shared_namespace, f"changed-{row}", before))
+    answer = kubectl("apply", "-f", "-", stdin=resource(kind, shared_namespace, f"changed-{row}", after), check=False)
     assert answer.returncode != 0
     assert expected in answer.stderr
 

@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -90,14 +91,28 @@ def send_operator_away() -> None:
         kubectl("wait", "-n", "muster-system", "--for=delete", "pod", "-l", selector, "--timeout=50s")
 
 
-@pytest.fixture
-def namespace(custom_resources: None) -> Iterator[str]:
-    """A namespace of this test's own, with no operator about."""
+@contextmanager
+def new_namespace() -> Iterator[str]:
+    """A namespace with no operator about, deleted in the end."""
     send_operator_away()
     name = f"test-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     yield name
     kubectl_when_ready("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def namespace(custom_resources: None) -> Iterator[str]:
+    """A namespace of this test's own, with no operator about."""
+    with new_namespace() as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def shared_namespace(custom_resources: None) -> Iterator[str]:
+    """A namespace of all tests of a module that leave nothing there which another would meet."""
+    with new_namespace() as name:
+        yield name
 
 
 @pytest_asyncio.fixture
