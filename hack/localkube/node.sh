@@ -164,7 +164,8 @@ pause_image() {
 }
 
 # failCgroupV1: kubelet refuses hosts with cgroup v1 otherwise. cgroupRoot: two kubelets of one host must not share a root,
-# each kills the pods that it does not know.
+# each kills the pods that it does not know. syncFrequency: so soon a mounted Secret that has changed is in its pod, where tests
+# would wait for the minute that is the default.
 kubelet_up() {
   local mounts ip several=()
   mounts=/proc/$(pid_of containerd)/ns/mnt ip=$(node_ip)
@@ -175,6 +176,7 @@ kind: KubeletConfiguration
 address: $ip
 failSwapOn: false
 failCgroupV1: false
+syncFrequency: 10s
 cgroupDriver: cgroupfs
 cgroupRoot: /$netns
 enforceNodeAllocatable: []
