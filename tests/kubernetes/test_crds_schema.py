@@ -335,8 +335,14 @@ CHANGED = [
     (
         "CoordinatorCluster",
         {"upstream": {**UPSTREAM, "movableGroups": ["k-", "m-"]}},
-        {"upstream": {**UPSTREAM, "movableGroups": ["m-"]}},
-        "movableGroups only gets longer",
+        {"upstream": {**UPSTREAM, "movableGroups": []}},
+        "movableGroups cannot be emptied",
+    ),
+    (
+        "CoordinatorCluster",
+        {"upstream": {**UPSTREAM, "movableGroups": ["k-"]}},
+        {"upstream": UPSTREAM},
+        "movableGroups cannot be emptied",
     ),
     ("CoordinatorCluster", {}, RESTORE, "spec.restoreFrom is set when the cluster is created"),
     ("CoordinatorCluster", RESTORE, {}, "spec.restoreFrom is set when the cluster is created"),
@@ -388,6 +394,12 @@ def test_restore_that_is_over_can_be_taken_out_of_the_spec(namespace: str) -> No
     at = ("-n", namespace, "coordinatorcluster", "x", "--type=merge")
     kubectl("patch", *at, "--subresource=status", "-p", status)
     kubectl("patch", *at, "-p", json.dumps({"spec": {"restoreFrom": None}}))
+
+
+def test_list_of_movable_groups_can_get_shorter(namespace: str) -> None:
+    for movable in (["k-", "m-"], ["m-"], ["x-"]):
+        spec = {"upstream": {**UPSTREAM, "movableGroups": movable}}
+        kubectl("apply", "-f", "-", stdin=resource("CoordinatorCluster", namespace, "x", spec))
 
 
 def test_new_objects_are_not_ready_and_have_defaults(namespace: str) -> None:

@@ -160,7 +160,8 @@ KINDS = (
                 "spec.gateway.advertisedHost is needed with type LoadBalancer: clients are told it",
             ),
             (
-                "!has(self.spec.gateway) || size(self.spec.upstream.movableGroups) == 0"
+                "!has(self.spec.gateway) || !has(self.spec.upstream.movableGroups)"
+                " || size(self.spec.upstream.movableGroups) == 0"
                 " || !has(self.spec.security.podSecret) || has(self.spec.security.readerSecret)",
                 "spec.upstream.movableGroups with a gateway needs spec.security.readerSecret where podSecret is given:"
                 " the gateway asks the pods' API",
@@ -181,6 +182,14 @@ KINDS = (
                 "!has(oldSelf.spec.upstream) || has(self.spec.upstream)",
                 "spec.upstream cannot be taken back: Kafka's groups, as they were last read, would become Muster's;"
                 " delete the cluster instead",
+            ),
+            (
+                "!has(oldSelf.spec.upstream) || !has(oldSelf.spec.upstream.movableGroups)"
+                " || size(oldSelf.spec.upstream.movableGroups) == 0"
+                " || !has(self.spec.upstream) || has(self.spec.upstream.movableGroups)"
+                " && size(self.spec.upstream.movableGroups) > 0",
+                "spec.upstream.movableGroups cannot be emptied: gateways would ask no pod which groups have moved,"
+                " and send them to Kafka again. Leave one beginning, be it one that no group has",
             ),
             (
                 "quantity(self.spec.storage.size).compareTo(quantity(oldSelf.spec.storage.size)) >= 0"

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from muster_operator.api.listener_security import ListenerAuthentication, ListenerTls, SecretName
-from muster_operator.api.meta import MAX_BROKER_IDS, rules
+from muster_operator.api.meta import MAX_BROKER_IDS
 from muster_operator.api.pod_template import PodTemplate, Resources
 
 ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
@@ -74,16 +74,9 @@ class Upstream(msgspec.Struct, frozen=True, rename="camel"):
             max_length=50,
             description="Beginnings of the ids of Kafka's groups that can move here while they run; *: of all. All"
             " their clients have to come by gateways, and their requests wait while no pod leads their partition."
-            " Gateways have it as soon as all pods do.",
-            extra_json_schema={
-                "x-kubernetes-list-type": "set",
-                **rules(
-                    (
-                        "oldSelf.all(each, each in self)",
-                        "movableGroups only gets longer: gateways would send groups that have moved to Kafka again",
-                    )
-                ),
-            },
+            " Gateways have it as soon as all pods do. It can get shorter, but not empty: groups that have moved stay"
+            " at this cluster, and go back to Kafka when they are named again.",
+            extra_json_schema={"x-kubernetes-list-type": "set"},
         ),
     ] = ()
     tls: OutgoingTls | None = None

@@ -102,14 +102,17 @@ class Moving:
 
 def moving_of(cluster: CoordinatorCluster, pods: Iterable[Manifest], live: Manifest | None, *, new: bool) -> Moving:
     """The part of the declaration that the gateway gets: the one that every pod has by now. A gateway that had it
-    earlier would let these groups wait until the last leader is replaced. What the `live` Deployment has once it keeps:
-    without it a gateway sends groups that have moved to Kafka. `new`: whether pods that are still to be made have TLS.
+    earlier would let these groups wait until the last leader is replaced. What the `live` Deployment has it keeps while
+    it is declared, and until there is something in its place: a gateway without any asks no pod which groups have
+    moved, and sends them to Kafka. A new one has what is declared if pods have other lists. `new`: whether pods
+    that are still to be made have TLS.
     """
     upstream, specs = cluster.spec.upstream, [each["spec"] for each in pods]
     declared = upstream.movable_groups if upstream is not None else ()
     at_pods = [_named(spec, "MUSTER_CONFIG", MOVABLE) for spec in specs]
     kept = _named(live["spec"]["template"]["spec"], _CONFIG, _MOVABLE) if live is not None else ()
     prefixes = tuple(each for each in declared if each in kept or all(each in had for had in at_pods))
+    prefixes = prefixes or kept or (declared if all(at_pods) else ())
     return Moving(prefixes, any(map(is_secured, specs)) if specs else new)
 
 

@@ -162,8 +162,10 @@ def _side(cluster: CoordinatorCluster, group: ConsumerGroup, facts: GroupFacts) 
     name = group.spec.group
     if facts.at_muster or _is_here_for_good(cluster, name):
         return MUSTER
-    if not _can_move(cluster, name) or facts.is_known:
+    if facts.is_known:
         return KAFKA
+    if not _can_move(cluster, name):  # it may have moved when it was named
+        return group.status.coordinator or KAFKA
     return ""
 
 

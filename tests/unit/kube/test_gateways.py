@@ -199,6 +199,18 @@ def test_gateway_gets_what_every_pod_has_and_keeps_what_it_has_had() -> None:
     )
 
 
+def test_gateway_asks_pods_about_moved_groups_while_its_list_is_exchanged() -> None:
+    before, after = (fronted({**UPSTREAM, "movableGroups": [each]}) for each in ("orders-", "jobs-"))
+    live = deployment(before, Moving(("orders-",)))
+    assert moving_of(after, [pod_of(before, 0), pod_of(after, 1)], live, new=True).prefixes == ("orders-",)
+    assert moving_of(after, [pod_of(after, 0), pod_of(after, 1)], live, new=True).prefixes == ("jobs-",)
+    assert moving_of(after, [pod_of(before, 0)], None, new=True).prefixes == ("jobs-",), "pods tell the others"
+    shorter = moving_of(
+        before, [pod_of(fronted(MOVABLE), 0)], deployment(before, Moving(("orders-", "jobs-"))), new=True
+    )
+    assert shorter.prefixes == ("orders-",), "pods that have more still tell it"
+
+
 def test_gateway_uses_tls_where_pods_do() -> None:
     subject = fronted(MOVABLE)
     assert moving_of(subject, [pod_of(subject, 0, secured=True)], None, new=False).secured

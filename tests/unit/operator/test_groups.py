@@ -218,6 +218,16 @@ def test_what_only_a_person_can_mend_is_stalled() -> None:
     assert "spec.upstream.movableGroups" in stalled.message
 
 
+@pytest.mark.parametrize("facts", [GroupFacts(), HERE])
+def test_group_that_moved_and_is_named_no_more_is_still_here(facts: GroupFacts) -> None:
+    def moved(wanted: str) -> ConsumerGroup:
+        found = group("other", wanted)
+        return replace(found, status=replace(found.status, coordinator="Muster"))
+
+    assert reason(seen(moved("Muster"), facts=facts), "other") == Reason.AT_MUSTER
+    assert reason(seen(moved("Kafka"), facts=facts), "other") == Reason.GROUP_NOT_MOVABLE
+
+
 def test_group_of_no_cluster_waits_for_it() -> None:
     ready = condition(written(seen(group("k-orders"), cluster=None))["k-orders"])
     assert ready is not None
