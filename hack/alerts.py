@@ -212,7 +212,7 @@ BACKUPS = (
         0,
         "warning",
         "The last backup of " + CLUSTER + " failed.",
-        "The Job made no backup, or could not drop old ones; or the schedule is none.",
+        "The Job made no backup, does not begin, or could not drop old ones; or the schedule is none.",
         "Nothing.",
         (CONDITIONS, *JOBS, JOB_LOG),
         "The condition `BackupFailed` has the error. Where it is the store, look at bucket, credentials and room. The "

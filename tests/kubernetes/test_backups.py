@@ -17,7 +17,7 @@ __all__ = ["custom_resources"]
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1800)]
 
 NAMESPACE = "muster-backups"
-JOB_S = 600.0
+JOB_S = 600
 TOPIC, PARTITIONS = "orders", 6
 GROUPS = ("billing-1", "billing-2", "shipping")
 CLAIM = {

@@ -159,7 +159,7 @@ class Reason(StrEnum):
     BACKUP_TOO_OLD = "BackupTooOld"
     """The newest backup is older than spec.backup.maxAge, or there is none for that time."""
     BACKUP_FAILED = "BackupFailed"
-    """The last backup was not made, or old ones could not be dropped after it; the message has the error."""
+    """The last backup was not made or does not begin, or old ones could not be dropped; the message has the error."""
     BACKUP_DAMAGED = "BackupDamaged"
     """A backup was read again and is not as it was written; the message names the files."""
     INVALID_SCHEDULE = "InvalidSchedule"

@@ -15,6 +15,8 @@ from muster_operator.api.restore_result import RestoreResult
 from muster_operator.kube.backup_manifests import ASKED, BACKUP_LABEL, RESTORES, SLOT, backup_job, run_arguments
 from muster_operator.kube.cache import Cache, take, take_list
 from muster_operator.kube.client import Json, KubeClient, is_refused
+from muster_operator.kube.pod_info import trouble_of
+from muster_operator.plan.backups import GOOD_FOR_MINUTES
 from muster_operator.plan.observation import BackupJob
 from muster_operator.store.port import ClusterKey, ConflictError, StoreError
 from muster_operator.store.workload import PodInfo
@@ -24,8 +26,8 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result", BackupResult, RestoreResult)
 
 JOBS = "/apis/batch/v1"
-GOOD_FOR_MINUTES = 15
-"""How long a Job may take to begin: the addresses of pods that it was given count for nothing then."""
+_BEGINS = ("ContainerCreating", "PodInitializing")
+"""What a container waits for when all is well."""
 
 
 class KubeBackups:
@@ -46,6 +48,8 @@ class KubeBackups:
         self._jobs: Cache[Json] = Cache(cluster_of_job)
         self._results: dict[str, BackupResult | None] = {}
         """By uid of a Job that has ended: what it has left."""
+        self._held_up: dict[str, str] = {}
+        """By uid of a Job: why its pod did not begin when it was last looked at."""
         self._known = False
 
     async def load(self, namespace: str | None) -> None:
@@ -63,6 +67,7 @@ class KubeBackups:
         self._known = True
         there = {each["metadata"]["uid"] for each in self._jobs.values()}
         self._results = {uid: result for uid, result in self._results.items() if uid in there}
+        self._held_up = {uid: why for uid, why in self._held_up.items() if uid in there}
         for key in before | {cluster_of_job(each) for each in self._jobs.values()}:
             self._tell(key)
 
@@ -98,21 +103,29 @@ class KubeBackups:
             started=meta.get("creationTimestamp", ""),
             finished=finished if known else "",
             result=self._results.get(meta["uid"]),
-            trouble=trouble,
+            trouble="; ".join(each for each in (trouble, self._held_up.get(meta["uid"], "")) if each),
         )
+
+    def waiting(self) -> tuple[ClusterKey, ...]:
+        """The clusters with a Job that runs: nobody watches its pod, which may wait for a Secret or a node."""
+        return tuple({cluster_of_job(each) for each in self._jobs.values() if _runs(each)})
 
     async def look(self, key: ClusterKey) -> None:
         """See the port."""
         news = False
         for job in self._indexed(key):
             uid = job["metadata"]["uid"]
-            if uid in self._results or not end_of(job)[0]:
+            if uid in self._results:
                 continue
             namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
             selector = f"batch.kubernetes.io/job-name={name}"
             pods = await self._client.list_all(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector)
-            self._results[uid] = result_of(pods["items"], BackupResult)
-            news = True
+            if end_of(job)[0]:
+                self._results[uid] = result_of(pods["items"], BackupResult)
+                news = True
+            elif (why := held_up(pods["items"])) != self._held_up.get(uid, ""):
+                self._held_up[uid] = why
+                news = True
         if news:
             self._tell(key)
 
@@ -146,6 +159,18 @@ class KubeBackups:
 def cluster_of_job(raw: Json) -> ClusterKey:
     meta = raw["metadata"]
     return ClusterKey(meta["namespace"], meta["labels"][BACKUP_LABEL])
+
+
+def _runs(job: Json) -> bool:
+    """Whether it makes a backup, and has not ended."""
+    return not end_of(job)[0] and RESTORES not in job["metadata"].get("annotations", {})
+
+
+def held_up(pods: Iterable[Json]) -> str:
+    """Why a pod of a Job does not begin, such as a Secret that is not there; "" if all do."""
+    pending = (each["status"] for each in pods if each.get("status", {}).get("phase") == "Pending")
+    found = (trouble_of(each) for each in pending)
+    return next((why for why in found if why and why.split(":")[0] not in _BEGINS), "")
 
 
 def end_of(job: Json) -> tuple[str, str]:

@@ -429,12 +429,13 @@ class KubeWorkload:
     async def follow(self) -> None:
         """Every LOOK_EVERY_S, until it is cancelled, read what is not watched: the pods' nodes, which are few (the
         right to watch all nodes is not needed), and have clusters looked at whose volumes are to grow, or whose pods
-        wait for a node or for what they mount.
+        or Jobs wait for a node or for what they mount.
         """
         while True:
             await self._learn_nodes()
             waiting = (self._claims.unsettled(), self._stranded.waiting(), self._missing.waiting())
-            for key in {each for keys in (*waiting, self.restores.waiting()) for each in keys}:
+            jobs = (self.restores.waiting(), self.backups.waiting())
+            for key in {each for keys in (*waiting, *jobs) for each in keys}:
                 self._tell(key)
             await asyncio.sleep(LOOK_EVERY_S)
 

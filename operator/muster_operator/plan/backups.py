@@ -32,6 +32,9 @@ from muster_operator.plan.observation import BackupJob, BackupsDue, Observation
 from muster_operator.plan.verdict import flag
 
 ENDED = (BackupPhase.COMPLETED, BackupPhase.FAILED)
+GOOD_FOR_MINUTES = 15
+"""How long a Job may take to begin: the addresses of pods that it was given count for nothing then, and it has failed.
+"""
 NOT_READ = "the Job has left no result: its pod is gone"
 
 
@@ -115,7 +118,7 @@ def _waits(seen: Observation) -> str:
         return "there is no spec.backup"
     running = next((job for job in seen.backup_jobs or () if not job.finished), None)
     if running is not None:
-        return f"Job {running.name} runs"
+        return _runs(running)
     if cluster.spec.suspend or cluster.spec.hibernate:
         return "the cluster is suspended or hibernated"
     away = [pod.name for pod in seen.pods if not pod.is_up or pod.draining]
@@ -128,6 +131,18 @@ def _waits(seen: Observation) -> str:
     return ""
 
 
+def _runs(job: BackupJob) -> str:
+    if not job.trouble:
+        return f"Job {job.name} runs"
+    return f"the pod of Job {job.name} does not begin: {job.trouble}. Mend it, or mend spec.backup and delete the Job"
+
+
+def _held_up(seen: Observation, time: str) -> str:
+    """Which Job does not begin, and why; "" if there is none that should have."""
+    jobs = (each for each in seen.backup_jobs or () if not each.finished and each.trouble)
+    return next((_runs(each) for each in jobs if _is_over(each.started, 60 * GOOD_FOR_MINUTES, parse_time(time))), "")
+
+
 def _status_of(
     seen: Observation, backup: MusterBackup, job: BackupJob | None, waits: str, time: str
 ) -> MusterBackupStatus:
@@ -136,7 +151,7 @@ def _status_of(
         return _ended(backup, job, time)
     if job is not None:
         after = replace(before, phase=BackupPhase.RUNNING, job=job.name, started=job.started)
-        return _told(after, backup, Reason.BACKING_UP, f"Job {job.name} runs", time)
+        return _told(after, backup, Reason.BACKING_UP, _runs(job), time)
     if before.phase is BackupPhase.RUNNING:
         after = replace(before, phase=BackupPhase.FAILED, finished=time)
         return _told(after, backup, Reason.BACKUP_FAILED, f"Job {before.job} is gone. Make another MusterBackup", time)
@@ -231,9 +246,10 @@ def with_backups(
     newest = f"the newest backup is of {shown.last_taken}" if shown.last_taken else "there is no backup"
     why = due.trouble or shown.last_error or (_waits(seen) if seen.backup_jobs is not None else "")
     failed = Reason.INVALID_SCHEDULE if due.trouble else Reason.BACKUP_FAILED
+    failure = due.trouble or _held_up(seen, time) or shown.last_error
     flags = (
         (ConditionType.BACKUP_TOO_OLD, due.too_old, Reason.BACKUP_TOO_OLD, newest + (f"; {why}" if why else "")),
-        (ConditionType.BACKUP_FAILED, bool(due.trouble or shown.last_error), failed, due.trouble or shown.last_error),
+        (ConditionType.BACKUP_FAILED, bool(failure), failed, failure),
         (ConditionType.VERIFY_FAILED, bool(shown.verify_problem), Reason.BACKUP_DAMAGED, shown.verify_problem),
     )
     for kind, value, reason, text in flags:

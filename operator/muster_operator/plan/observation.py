@@ -80,7 +80,7 @@ class StrandedVolume:
 class BackupJob:
     """A Job that makes a backup. `asked`: uid of the MusterBackup that it is for; "": it is for the time `slot` of the
     schedule. `finished` is "" while it runs, and as long as its result could not be read. `result` is None if it has
-    left none, and `trouble` says what Kubernetes tells of it then."""
+    left none, and `trouble` says what Kubernetes tells of it then; while it runs, why its pod does not."""
 
     name: str
     asked: str

@@ -127,20 +127,22 @@ class Site:
     def operator(self) -> KubeBackups:
         return KubeBackups(self.api.as_client(), "muster:default", self.told.append, lambda: 1000.0)
 
+    async def pod(self, name: str, status: dict[str, Any]) -> None:
+        """The pod of a Job, made if there is none, has that status."""
+        found = self.api.objects.get("jobs", NAMESPACE, name)
+        assert found is not None
+        labels = {**found["spec"]["template"]["metadata"]["labels"], "batch.kubernetes.io/job-name": name}
+        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        there = self.api.objects.get("pods", NAMESPACE, f"{name}-x")
+        if there is None:
+            there = await self.api.create(pods, {"metadata": {"name": f"{name}-x", "labels": labels}, "spec": {}})
+        await self.api.apply(f"{pods}/{name}-x/status", {**there, "status": status})
+
     async def end(self, name: str, message: str, *, kind: str = "Complete") -> None:
         """The Job ends, with a pod that has left `message`."""
         found = self.api.objects.get("jobs", NAMESPACE, name)
         assert found is not None
-        labels = {**found["spec"]["template"]["metadata"]["labels"], "batch.kubernetes.io/job-name": name}
-        state = {"terminated": {"exitCode": 0, "message": message}}
-        body = {
-            "metadata": {"name": f"{name}-x", "labels": labels},
-            "spec": {},
-            "status": {"containerStatuses": [{"state": state}]},
-        }
-        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        made = await self.api.create(pods, body)
-        await self.api.apply(f"{pods}/{name}-x/status", {**made, "status": body["status"]})
+        await self.pod(name, {"containerStatuses": [{"state": {"terminated": {"exitCode": 0, "message": message}}}]})
         condition = {"type": kind, "status": "True", "lastTransitionTime": SLOT, "reason": "R", "message": "m"}
         await self.api.apply(f"{BATCH}/{name}", {**found, "status": {"conditions": [condition]}})
 
@@ -169,6 +171,36 @@ async def test_job_is_made_once_and_its_result_is_read_when_it_has_ended() -> No
     [ended] = operator.jobs(KEY) or ()
     assert (ended.finished, ended.result) == (SLOT, BackupResult("id", 5000))
     assert site.told[-1] == KEY
+
+
+async def test_job_whose_pod_does_not_begin_says_why() -> None:
+    """Nobody watches the pod, so the cluster is looked at again while the Job runs."""
+    site = Site()
+    operator = site.operator()
+    await operator.load(None)
+    assert operator.waiting() == ()
+    await operator.start(declared(), PODS, None, SLOT, verify=False)
+    assert operator.waiting() == (KEY,)
+    [running] = operator.jobs(KEY) or ()
+    for waits, says in (
+        ({"reason": "ContainerCreating"}, ""),
+        ({"reason": "CreateContainerConfigError", "message": 'secret "keys" not found'}, 'secret "keys" not found'),
+    ):
+        await site.pod(running.name, {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waits}}]})
+        await operator.look(KEY)
+        [shown] = operator.jobs(KEY) or ()
+        assert (shown.finished, says in shown.trouble, bool(shown.trouble)) == ("", True, bool(says))
+    assert site.told[-1] == KEY
+    unschedulable = {"type": "PodScheduled", "reason": "Unschedulable", "message": 'claim "volume" not found'}
+    await site.pod(running.name, {"phase": "Pending", "conditions": [unschedulable]})
+    await operator.look(KEY)
+    assert [each.trouble for each in operator.jobs(KEY) or ()] == ['claim "volume" not found']
+    await site.pod(running.name, {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]})
+    await operator.look(KEY)
+    assert [each.trouble for each in operator.jobs(KEY) or ()] == [""]
+    await site.end(running.name, msgspec.json.encode(BackupResult("id", 5000)).decode())
+    await operator.load(None)
+    assert operator.waiting() == ()
 
 
 async def test_job_has_the_addresses_of_all_pods_and_the_time_until_which_they_are_good() -> None:

@@ -200,6 +200,19 @@ def test_musterbackup_says_what_failed(
     assert says in ready(after).message
 
 
+def test_job_whose_pod_does_not_begin_says_why_and_is_a_failure_after_a_while() -> None:
+    waits = BackupJob("j", "uid-now", "", "2026-11-28T09:19:30Z", trouble='CreateContainerConfigError: secret "keys"')
+    running = status_of(seen(None, asked(), backup_jobs=(waits,)))
+    assert running.phase is BackupPhase.RUNNING
+    assert 'secret "keys"' in ready(running).message
+    assert "BackupFailed" not in shown(seen(backup_jobs=(waits,)))[1]
+    long = with_fields(waits, started="2026-11-28T09:05:00Z")
+    status, conditions = shown(seen(backup_jobs=(long,)))
+    assert 'secret "keys"' in conditions["BackupFailed"].message
+    assert status.last_error == ""
+    assert "BackupFailed" not in shown(seen(cluster(status), backup_jobs=(with_fields(long, trouble=""),)))[1]
+
+
 def test_musterbackup_whose_job_is_gone_has_failed() -> None:
     after = status_of(seen(None, asked(phase=BackupPhase.RUNNING)))
     assert after.phase is BackupPhase.FAILED
