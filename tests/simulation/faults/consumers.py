@@ -230,7 +230,7 @@ def _without_session_timers(self: ClassicMember, group_id: str, session_timeout_
     self.session_timers = ()  # type: ignore[assignment]
 
 
-QUICK, LATE = 120, 1_000
+QUICK, LATE, LATEST = 120, 400, 1_000
 
 CONSUMER_FAULTS = {
     "a partition is given on before it was given back": Fault(
@@ -270,7 +270,7 @@ CONSUMER_FAULTS = {
     ),
     "a member whose answer was lost is fenced": Fault(QUICK, _Heartbeat, "_check_epoch", _fences_who_is_behind),
     "a fetch with any epoch is answered": Fault(QUICK, fetch_module, "fetch_error", lambda *arguments: 0),
-    "a process of before goes on under its instance id": Fault(LATE, heartbeat_module, "static_member", unfenced),
+    "a process of before goes on under its instance id": Fault(LATEST, heartbeat_module, "static_member", unfenced),
     "instance ids are not replayed": Fault(QUICK, ConsumerGroup, "_set_member", _without_instance),
     "what a member keeps gets a new epoch": Fault(QUICK, reconciliation_module, "_advance", _with_new_epochs),
     "what a member has still to give back is forgotten": Fault(

@@ -111,7 +111,7 @@ def _without_target(self: Any, old: Any, member_id: str) -> Any:
     return member
 
 
-QUICK, LATE = 120, 1_000
+QUICK, LATE, LATEST = 120, 400, 1_000
 
 MIXED_FAULTS = {
     "an upgrade forgets what classic members have": Fault(QUICK, migration_module, "_with_ids", _nothing),
@@ -124,7 +124,7 @@ MIXED_FAULTS = {
     "a classic member is not told that it may take a step": Fault(
         QUICK, classic_members_module, "_has_to_join", _never
     ),
-    "a downgrade does not rebalance": Fault(LATE, consumer_groups_module, "downgrade", _without_rebalance),
+    "a downgrade does not rebalance": Fault(LATEST, consumer_groups_module, "downgrade", _without_rebalance),
     "a downgrade loses the live group": Fault(QUICK, consumer_groups_module, "downgrade", _without_live_group),
     "a downgrade begins at an older generation": Fault(QUICK, migration_module, "_classic_of", _with_generation_before),
     "a downgrade gives out at once what others still have": Fault(
