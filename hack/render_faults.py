@@ -23,7 +23,8 @@ looks for the first seed that catches it, as [simulation](simulation.md) draws s
 
 def render(table: str) -> str:
     """The page around the table of `tests.simulation.faults`."""
-    return HEAD + table.replace("| not planted |", "## Not planted\n\n| fault |")
+    first = table.replace("| not planted |", "## Not planted\n\n| fault |", 1)
+    return HEAD + first.replace("| not planted |", "### Not planted there\n\n| fault |")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from tests.simulation.faults.mixed import MIXED_FAULTS
 from tests.simulation.faults.operators import OPERATOR_FAULTS
 from tests.simulation.faults.protocol import RULE_FAULTS
 from tests.simulation.faults.transactions import TRANSACTION_FAULTS
+from tests.simulation.moves import faults as moves
 
 __all__ = [
     "CONSUMER_FAULTS",
@@ -47,7 +48,28 @@ HARMLESS = {
 
 
 def table() -> str:
-    """In Markdown."""
-    rows = [f"| {name} | {fault.seeds} |" for name, fault in FAULTS.items()]
-    rows += ["", "| not planted | because |", "|---|---|", *(f"| {name} | {why} |" for name, why in HARMLESS.items())]
-    return "\n".join(["| planted fault | caught within so many seeds |", "|---|---|", *rows, ""])
+    """In Markdown, with those in moves of a group (`tests/simulation/moves`)."""
+    in_moves = {plant.replace("_", " ").replace("kafka", "Kafka"): seeds for plant, (_, seeds) in moves.FAULTS.items()}
+    return "\n".join(
+        [
+            *_rows({name: fault.seeds for name, fault in FAULTS.items()}, HARMLESS),
+            "## Moves of a group",
+            "",
+            "`tests/simulation/moves` has seeds of its own, of one group that moves between Kafka and Muster.",
+            "",
+            *_rows(in_moves, moves.HARMLESS),
+        ]
+    )
+
+
+def _rows(planted: dict[str, int], harmless: dict[str, str]) -> list[str]:
+    return [
+        "| planted fault | caught within so many seeds |",
+        "|---|---|",
+        *(f"| {name} | {seeds} |" for name, seeds in planted.items()),
+        "",
+        "| not planted | because |",
+        "|---|---|",
+        *(f"| {name} | {why} |" for name, why in harmless.items()),
+        "",
+    ]

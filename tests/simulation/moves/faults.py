@@ -10,6 +10,7 @@ from tests.simulation.moves.world import Leader
 from muster_coordinator.mirror.moving.back import WayBack
 from muster_coordinator.mirror.moving.leases import Leases
 from muster_coordinator.mirror.moving.move import Move, Step, Task
+from muster_coordinator.requests.moving import LeaseAnswer, Route
 from muster_gateway.route_lease import RouteLease, Way
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -143,6 +144,79 @@ def does_not_confirm_that_it_leads_when_it_has_started(patch: pytest.MonkeyPatch
     patch.setattr(Leader, "confirm", lambda self, done: self._world.soon(done))
 
 
+def lifts_the_fence_before_the_route(patch: pytest.MonkeyPatch) -> None:
+    """The fence falls when nothing is outstanding any more, and gateways go on at Kafka behind the end that is read."""
+    fence = Move.__dict__["fence"].fget
+    patch.setattr(Move, "fence", property(lambda self: fence(self) if self.step is Step.DRAINING else None))
+
+
+def waits_for_no_barrier_and_compares_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Each of the two finds what the other one has missed."""
+    look, compared = Move.look, Move.compared
+
+    def planted(self: Move, leases: Leases, position: int, *rest: bool | int) -> Task | None:
+        return look(self, leases, max(position, self.end), *rest)  # type: ignore[arg-type]
+
+    patch.setattr(Move, "look", planted)
+    patch.setattr(Move, "compared", lambda self, _difference: compared(self, ""))
+
+
+def takes_an_answer_that_was_overtaken(patch: pytest.MonkeyPatch) -> None:
+    take = RouteLease.take
+
+    def planted(self: RouteLease, answer: LeaseAnswer, now_ms: int) -> list[Route]:
+        asked_ms = dict(self._asked_ms)
+        routes = take(self, answer, now_ms)
+        self._asked_ms = asked_ms
+        return routes
+
+    patch.setattr(RouteLease, "take", planted)
+
+
+def goes_on_writing_after_the_way_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leader, "_may_write", property(lambda self: self._route is not None))
+
+
+def writes_in_rounds_during_the_way_back(patch: pytest.MonkeyPatch) -> None:
+    """And the way back does not wait for them."""
+    write = Leader._write
+
+    def planted(self: Leader, then: Callable[[bool], None]) -> None:
+        self._writes = False
+        write(self, then)
+
+    patch.setattr(Leader, "_write", planted)
+    patch.setattr(Leader, "_is_held", property(lambda _self: False))
+
+
+def goes_back_to_members_of_before(patch: pytest.MonkeyPatch) -> None:
+    """The members that Kafka has had before the move are members again."""
+    give_up = WayBack.give_up
+    patch.setattr(WayBack, "give_up", lambda self, reason: reason != "it has members" and give_up(self, reason))
+
+
+def takes_any_fence_for_its_own(patch: pytest.MonkeyPatch) -> None:
+    """A gateway that has nothing outstanding behind an earlier fence is taken to have nothing behind this one."""
+    are_drained = Leases.are_drained
+
+    def planted(self: Leases, fence: int, now_ms: int) -> bool:
+        return are_drained(self, fence, now_ms) or all(drained for _, drained in self._drained.values())
+
+    patch.setattr(Leases, "are_drained", planted)
+
+
+HARMLESS = {
+    "the fence falls while the log decides": "a lease that is given then waits for the route, and names it",
+    "a route of an older epoch is taken, or an answer of an earlier leader": "leases of a leader have ended when the"
+    " next one puts a fence, so what such an answer says is not acted on",
+    "the end is read before gateways are drained, or the mirror need not be there": "Kafka and the mirror are compared"
+    " afterwards",
+    "Kafka and the mirror are not compared": "the mirror has read up to the end that was asked for behind the fence;"
+    " the comparison is for clients that come by no gateway, which are not here",
+    "rounds write during the way back": "writes of a leader wait for one another, so the way back compares after them",
+}
+"""What is not planted, and why it cannot bite here."""
+
 FAULTS: dict[str, tuple[Plant, int]] = {
     plant.__name__: (plant, seeds)
     for plant, seeds in (
@@ -154,10 +228,17 @@ FAULTS: dict[str, tuple[Plant, int]] = {
         (passes_an_answer_after_its_lease, 30),
         (counts_a_lease_from_its_answer, 250),
         (answers_before_it_is_committed, 150),
-        (gives_up_while_the_log_decides, 100),
+        (gives_up_while_the_log_decides, 250),
         (goes_back_before_the_offsets_are_at_kafka, 20),
         (goes_back_though_kafka_differs, 60),
         (writes_back_without_a_fence, 150),
         (does_not_confirm_that_it_leads_when_it_has_started, 150),
+        (lifts_the_fence_before_the_route, 60),
+        (waits_for_no_barrier_and_compares_nothing, 60),
+        (takes_an_answer_that_was_overtaken, 250),
+        (goes_on_writing_after_the_way_back, 60),
+        (writes_in_rounds_during_the_way_back, 60),
+        (goes_back_to_members_of_before, 60),
+        (takes_any_fence_for_its_own, 250),
     )
 }

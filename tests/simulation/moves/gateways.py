@@ -35,6 +35,7 @@ class Gateway:
         self.cut_off_until_ms = 0
         self._asked: Leader | None = None
         self._split_until_ms = 0
+        self._searches_from_ms = 0
         self.start()
         self._ask(self._starts)
 
@@ -51,9 +52,11 @@ class Gateway:
         self._frozen_until_ms = self._world.now_ms + ms
 
     def split(self, ms: int) -> None:
-        """Ask the leader of now for this time (ms), whoever comes after it."""
+        """Ask the leader of now for this time (ms), whoever comes after it; in the second half of it that one too, as
+        a gateway asks all pods when it has waited for an answer."""
         self._asked = self._world.leader
         self._split_until_ms = self._world.now_ms + ms
+        self._searches_from_ms = self._world.now_ms + ms // 2
 
     def _leader(self) -> Leader | None:
         return self._asked if self._world.now_ms < self._split_until_ms else self._world.leader
@@ -77,9 +80,14 @@ class Gateway:
         self._world.after(ASK_MS, lambda: self._ask(starts))
 
     def _ask_now(self) -> None:
+        leader, now_ms = self._leader(), self._world.now_ms
+        self._ask_leader(leader)
+        if leader is not self._world.leader and now_ms >= self._searches_from_ms:
+            self._ask_leader(self._world.leader)
+
+    def _ask_leader(self, leader: Leader | None) -> None:
         world, lease = self._world, self.lease
         request = lease.ask(self.clock())
-        leader = self._leader()
         if leader is None or world.now_ms < self.cut_off_until_ms:
             return
         world.soon(

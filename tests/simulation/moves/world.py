@@ -24,6 +24,8 @@ AGAIN_MS = 500
 SESSION_MS = 1_000
 """How long Kafka has members of a group that has moved."""
 WRITE_BACK_MS = 400
+STILL_MS = 2_000
+"""A leader that stands still for longer is followed by another one."""
 
 
 class Violation(Exception):
@@ -130,6 +132,8 @@ class World:
         for record in records:
             if isinstance(record, Route) and not record.at_muster and self.kafka_offset() != offset_in(self):
                 raise Violation(f"the group went back, and Kafka does not have {offset_in(self)}")
+            if isinstance(record, Route) and not record.at_muster and self.kafka_has_members:
+                raise Violation("the group went back, and Kafka has members of before")
             self.log.append(record)
             if isinstance(record, Route) and record.at_muster:
                 self.after(SESSION_MS, self._sessions_end)
@@ -259,7 +263,7 @@ class Leader:
             if self._move.reason or self._move.step is Step.MOVED:
                 world.given_up += bool(self._move.reason)
                 self._move = None
-                self._next_move_ms = world.now_ms + AGAIN_MS
+                self._next_move_ms = world.now_ms + world.random.choice((LOOK_MS, AGAIN_MS))
         world.after(LOOK_MS, self._look)
 
     def _do(self, task: Task | None, move: Move) -> None:
@@ -299,11 +303,20 @@ class Leader:
     def _serves(self) -> bool:
         return self._route is not None and self._route.at_muster
 
+    @property
+    def _may_write(self) -> bool:
+        return self._serves
+
+    @property
+    def _is_held(self) -> bool:
+        """Rounds write nothing of a group that is on its way back: the way back does."""
+        return isinstance(self._move, WayBack)
+
     def _write_round(self) -> None:
         """A leader of the past goes on until it learns."""
         if not self._leads and self._world.random.random() < 0.3:
             return
-        if self._serves and not isinstance(self._move, WayBack):
+        if self._may_write and not self._is_held:
             self._write(lambda _done: None)
         self._world.after(WRITE_BACK_MS, self._write_round)
 
@@ -329,22 +342,23 @@ class Leader:
 
         def started(producer: int) -> None:
             self._producer = producer
-            world.soon(lambda: world.soon(partial(asked, world.kafka_offset())))
+            world.soon(lambda: world.soon(partial(asked, world.kafka_offset(), producer)))
 
-        def asked(there: str) -> None:
+        def asked(there: str, producer: int) -> None:
             here = self._offset
-            self.confirm(lambda: confirmed(there, here))
+            self.confirm(lambda: confirmed(there, here, producer))
 
-        def confirmed(there: str, here: str) -> None:
-            if here == there or not self._serves:
-                done(self._serves)
+        def confirmed(there: str, here: str, producer: int) -> None:
+            if here == there or not self._may_write:
+                done(self._may_write)
                 return
-            still_ms = world.random.randint(100, 4_000) if world.stands_still(0.1) else 0
-            world.after(still_ms, lambda: world.soon(lambda: arrived(here)))
+            still_ms = world.random.randint(100, 4_000) if world.stands_still(0.2) else 0
+            if still_ms > STILL_MS and self._leads:
+                world.elect()
+            world.after(still_ms, lambda: world.soon(lambda: arrived(here, producer)))
 
-        def arrived(here: str) -> None:
-            assert self._producer is not None
-            taken = world.kafka_takes_back(here, self._producer)
+        def arrived(here: str, producer: int) -> None:
+            taken = world.kafka_takes_back(here, producer)
             world.soon(lambda: done(taken))
 
         if self._producer is not None:
