@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,34 @@ def test_wrong_reset_is_undone_to_a_cut_and_to_a_moment(cluster: LocalCluster, t
     assert (code, outcomes) == (0, {"billing": "written"})
     assert committed(cluster, "billing") == {number: (100 + number, "by hand") for number in range(3)}
     assert undo(cluster, store, "billing", "--backup", cut, "--yes") == (0, {"billing": "same"})
+
+
+def test_lost_cluster_is_restored_and_gets_the_offsets_of_a_moment_between_two_backups(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The later backup is restored, mistake and all; then the offsets of the moment are written."""
+    store, target = tmp_path / "store", tmp_path / "restored"
+    commit(cluster, "billing", 100)
+    commit_in_transaction(cluster, "exact", 50, commits=True)
+    back_up(cluster, store)
+    commit(cluster, "billing", 200)
+    commit_in_transaction(cluster, "exact", 60, commits=True)
+    at = moment()
+    for group in ("billing", "exact"):
+        commit(cluster, group, 0)
+    back_up(cluster, store)
+    assert cluster.stop() == 0
+    shutil.rmtree(cluster.data)
+    done = muster("restore", "--store", str(store), "--data-dir", str(target))
+    assert done.returncode == 0, done.stderr
+
+    with LocalCluster(target, "--topic", "orders:4") as again:
+        again.bootstrap = again.wait_ready()  # type: ignore[attr-defined]
+        assert committed(again, "billing")[0] == (0, "")
+        code, outcomes = undo(again, store, "--all", "--at", at, "--yes")
+        assert (code, outcomes) == (0, {"billing": "written", "exact": "written"})
+        assert committed(again, "billing") == {number: (200 + number, "") for number in range(3)}
+        assert committed(again, "exact")[0] == (60, "")
 
 
 def test_group_with_members_is_left_as_it_is(cluster: LocalCluster, tmp_path: Path) -> None:
