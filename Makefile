@@ -134,7 +134,7 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	MYPYPATH=bench:hack $(BIN)/mypy bench hack
 	$(BIN)/lint-imports
 	PYTHONPATH=gateway $(BIN)/lint-imports --config gateway/imports.toml
-	for script in hack/localkube/cluster hack/localkube/node.sh hack/image hack/helm hack/sbom hack/compiled hack/python .ci/run; do bash -n $$script; done
+	for script in hack/localkube/cluster hack/localkube/node.sh hack/image hack/helm hack/operator-verify hack/sbom hack/compiled hack/python .ci/run; do bash -n $$script; done
 	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
 	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi
 	@$(MAKE) --no-print-directory docs
@@ -206,6 +206,14 @@ sbom: $(STAMP) ## what the images have of Python packages, with hashes, as Cyclo
 .PHONY: krew
 krew: $(STAMP) ## `kubectl muster` for krew in build/krew: an archive for Linux and macOS, and its manifest; KREW_BASE is its address
 	@$(BIN)/python hack/krew.py build/krew $(KREW_BASE)
+
+.PHONY: olm-bundle
+olm-bundle: $(STAMP) ## the bundle for the Operator Lifecycle Manager in build/olm, for IMAGE=registry/muster:tag
+	@$(BIN)/python hack/olm.py build/olm $(IMAGE)
+
+.PHONY: operator-verify
+operator-verify: ## compile OLM's validator of bundles as .cache/bin/operator-verify (Go)
+	@hack/operator-verify
 
 .PHONY: helm
 helm: ## compile Helm as .cache/bin/helm (Go)

@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 LOCALKUBE = REPOSITORY / "hack" / "localkube" / "cluster"
 IMAGE = REPOSITORY / "hack" / "image"
 HELM = REPOSITORY / "hack" / "helm"
+OPERATOR_VERIFY = REPOSITORY / "hack" / "operator-verify"
 KIND_NAME = "muster-test"
 MUSTER_IMAGE = "docker.io/library/muster:local"
 PIPELINE_IMAGE = "docker.io/library/muster-pipeline:local"
@@ -66,9 +67,10 @@ def localkube_missing() -> list[str]:
 
 
 def client_tools() -> dict[str, str]:
-    """helm and kubectl for tests that need no cluster, as far as they can be had here. Raises ClusterError."""
+    """helm, operator-verify and kubectl for tests without a cluster, as far as they can be had. Raises ClusterError."""
     if has("go"):
         call(HELM)
+        call(OPERATOR_VERIFY)
     if has("kubectl") or missing():
         return {}
     call(LOCALKUBE, "build")
