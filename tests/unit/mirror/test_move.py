@@ -77,3 +77,24 @@ def test_gateway_of_another_leader_has_drained_nothing() -> None:
     assert not leases.are_drained(1, 10)
     leases.asked(LeaseRequest("g", 2, 2, frozenset({1})), 20)
     assert leases.are_drained(1, 30)
+
+
+def test_lease_counts_for_a_tenth_longer_than_the_gateway_has_it() -> None:
+    """Clocks do not go alike."""
+    leases = Leases(1, LEASE_MS, 0)
+    leases.asked(LeaseRequest("g", 1, 1, frozenset()), 0)
+    assert not leases.are_drained(1, LEASE_MS + LEASE_MS // 10 - 1)
+    assert leases.are_drained(1, LEASE_MS + LEASE_MS // 10)
+
+
+def test_word_about_another_fence_says_nothing_about_this_one() -> None:
+    leases = Leases(1, LEASE_MS, 0)
+    leases.asked(LeaseRequest("g", 1, 1, frozenset({1})), 0)
+    assert not leases.are_drained(2, 10)
+
+
+def test_request_that_was_overtaken_does_not_take_back_what_a_later_one_says() -> None:
+    leases = Leases(1, LEASE_MS, 0)
+    leases.asked(LeaseRequest("g", 2, 1, frozenset()), 0)
+    leases.asked(LeaseRequest("g", 1, 1, frozenset({1})), 10)
+    assert not leases.are_drained(1, 20)
