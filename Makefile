@@ -211,6 +211,10 @@ krew: $(STAMP) ## `kubectl muster` for krew in build/krew: an archive for Linux 
 olm-bundle: $(STAMP) ## the bundle for the Operator Lifecycle Manager in build/olm, for IMAGE=registry/muster:tag
 	@$(BIN)/python hack/olm.py build/olm $(IMAGE)
 
+.PHONY: charts
+charts: $(STAMP) ## the charts as they are published in build/charts, with what Artifact Hub shows, for IMAGE=registry/muster:tag
+	@$(BIN)/python hack/artifact_hub.py build/charts $(IMAGE)
+
 .PHONY: operator-verify
 operator-verify: ## compile OLM's validator of bundles as .cache/bin/operator-verify (Go)
 	@hack/operator-verify

@@ -226,7 +226,7 @@ def dockerfile() -> str:
     return "\n".join(["FROM scratch", "", *lines, "", "COPY manifests /manifests/", "COPY metadata /metadata/", ""])
 
 
-def text(*objects: Json) -> str:
+def text(*objects: Any) -> str:
     return yaml.safe_dump_all(objects, sort_keys=False, width=120, allow_unicode=True)
 
 
