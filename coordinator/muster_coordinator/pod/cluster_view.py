@@ -1,4 +1,4 @@
-"""What this pod knows of the cluster: the metadata image that the operator pushed last (ADR 2)."""
+"""This pod's knowledge of the cluster: the metadata image that the operator pushed last (ADR 2)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def topic_id(name: str) -> bytes:
 
 
 class LeaderKnowledge(Protocol):
-    """What replication knows of leaders; a pod with a replica knows of a new one before the operator has told it."""
+    """Replication's knowledge of leaders: a pod with a replica knows a new leader before the operator has told it."""
 
     def promised(self, partition: int) -> tuple[int, str] | None:
         """Epoch that the replica here promised and the pod it promised it to, "" if that does not lead as far as this

@@ -1,4 +1,4 @@
-"""What changes in a pod, told to those that watch it: the pod API's streams."""
+"""The changes in a pod, told to those that watch it: the pod API's streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operator a pod listens to, in calls that no epoch decides.
+"""Decides which operator a pod listens to, in calls that no epoch decides.
 
 Each operator has a fencing token, a higher one than the operators before it. Metadata images, creations, removals,
 fences, imports and drains carry it, and the pod refuses a token below the highest one that it has seen: the call comes

@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class Held(Generic[_T]):
-    """What is in force; as of a file that is watched (`security.watched_file`)."""
+    """The value that is in force, with the methods of a file that is watched (`security.watched_file`)."""
 
     def __init__(self, value: _T) -> None:
         self.value = value
@@ -118,6 +118,6 @@ class GivenAccess:
 
 
 def _parsed(image: AccessImage) -> tuple[Users, tuple[Acl, ...]]:
-    """By the rules of the files. Raises ValueError, which repeats nothing that is secret."""
+    """The users and ACLs of an image, read by the rules of the files. Raises ValueError, which repeats no secret."""
     users = parse_users(msgspec.json.encode({"users": image.users, "quotas": image.quotas}))
     return users, acls_of(image.acls)

@@ -1,4 +1,4 @@
-"""What the replicas here know of leaders, for the answers to clients."""
+"""The leaders that the replicas here know, for the answers to clients."""
 
 from __future__ import annotations
 

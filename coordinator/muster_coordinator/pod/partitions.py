@@ -10,7 +10,7 @@ from muster_coordinator.shard.shard import Shard
 
 @dataclass(frozen=True)
 class Partitions:
-    """By partition: `hosts`, the replicas that are here; `shards`, what this pod leads or failed to lead.
+    """The replicas that are here (`hosts`) and the shards that this pod leads or failed to lead, by partition.
 
     The replica manager fills and changes both. The event loop alone reads them.
     """

@@ -1,4 +1,4 @@
-"""What coordinators ask of one another goes over the network between pods (ADR 34)."""
+"""The questions of coordinators to one another, sent over the network between pods (ADR 34)."""
 
 from __future__ import annotations
 

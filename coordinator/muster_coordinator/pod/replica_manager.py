@@ -145,7 +145,7 @@ class ReplicaManager:
 
     @property
     def background_counts(self) -> dict[str, RunCounts]:
-        """What the chores that are switched on have done, by their kind."""
+        """The counts of runs of the chores that are switched on, by their kind."""
         return {chore.kind: chore.counts for chore in self._chores}
 
     @property

@@ -1,4 +1,4 @@
-"""Where the records of a request are: what a slow request is told with, to find it in the logs of the followers."""
+"""The place of a request's records, logged with a slow request so that it can be found in the logs of followers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RequestPlaces:
         }
 
     def _key_of(self, request: Any) -> tuple[str, str, int | None]:
-        """What the key is, the key ("": there is none), and its partition, if that is known."""
+        """(kind of the key, the key, its partition if that is known). The key is "" if the request has none."""
         if group := getattr(request, "group_id", ""):
             return "group", group, self._view.partition_of(group)
         if transactional := getattr(request, "transactional_id", ""):

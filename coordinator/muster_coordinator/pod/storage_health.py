@@ -1,4 +1,4 @@
-"""What of a pod's disk cannot be used: writes that fail, and logs that are damaged."""
+"""The unusable parts of a pod's disk: writes that fail, and logs that are damaged."""
 
 from __future__ import annotations
 

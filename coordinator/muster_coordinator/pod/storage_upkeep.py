@@ -1,4 +1,4 @@
-"""What a pod does for its storage while it runs: flush segments, and bring the storage back after a failed write."""
+"""The upkeep of a pod's storage while it runs: flush segments, bring the storage back after a failed write."""
 
 from __future__ import annotations
 

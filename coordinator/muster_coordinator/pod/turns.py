@@ -27,7 +27,7 @@ MAY_LACK = 4
 that it does not wait: it would gain nothing."""
 
 RECENT = 0.9
-"""What a turn counts for in the next one: a shard that stays away is waited for in about ten turns."""
+"""The weight of a turn in the next one: a shard that stays away is waited for in about ten turns."""
 
 
 class Turns:

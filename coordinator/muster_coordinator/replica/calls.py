@@ -9,7 +9,7 @@ from muster_coordinator.replication.effects import CallEnded
 
 
 class PendingCalls:
-    """By number. `begin`, `end` and `end_all` run on the event loop."""
+    """The calls that wait for their result, by number. `begin`, `end` and `end_all` run on the event loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[CallResult]] = {}

@@ -398,7 +398,7 @@ class ReplicaHost:
             self._events.partition_changed(self.partition)
 
     def _settle_early(self) -> None:
-        """What becomes of the early requests in the state that the replica has now."""
+        """Settle the early requests by the state that the replica has now."""
         if not self.early:
             return
         core = self.core

@@ -1,4 +1,4 @@
-"""Where a leader's records go: its log, the pod's journal, and the protocol core, which sends them to the followers.
+"""A leader's records go to its log, the pod's journal, and the protocol core, which sends them to the followers.
 
 A leader that is alone in its set does not tell the core of its batches: its commit point is the durable end of its log,
 and the host tells the core the end of the log before the next event. So a commit of one replica costs no protocol.

@@ -1,5 +1,5 @@
-"""Which load of a pod goes on next: one slice of one load at a time, so that a load never delays active shards for
-long.
+"""Chooses the load of a pod that goes on next. One slice of one load runs at a time, so that a load never delays
+active shards for long.
 
 Loads that an election waits for go first, then the one with the least left to do: it is ACTIVE soonest, and no other
 load waits longer for it than for a slice. Every slice is followed by a turn of the event loop for all other work, and

@@ -1,4 +1,4 @@
-"""What a replica needs of the pod around it. Package `pod` implements these protocols."""
+"""The protocols by which a replica uses the pod around it. Package `pod` implements them."""
 
 from __future__ import annotations
 

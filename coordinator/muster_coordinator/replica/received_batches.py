@@ -37,7 +37,7 @@ def _checked(batch: Batch) -> Batch:
 
 
 def sets_of(batch: RecordBatch) -> Sets | None:
-    """What a leader-change or set record in a control batch names; None if there is none.
+    """The sets that a leader-change or set record in a control batch names; None if there is no such record.
 
     Raises CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError.
     """

@@ -108,7 +108,7 @@ class Role:
     ) -> None:
         self.shard: Shard | None = None
         self.writer: LeaderWriter | None = None
-        """Where the shard appends; None while this replica does not lead."""
+        """The writer to which the shard appends; None while this replica does not lead."""
         self.generation = 0
         self._replica = replica
         self._partition = replica.partition

@@ -32,8 +32,9 @@ WARM_BYTES = 64 << 10
 """A tail up to this size is replayed at once, in a few milliseconds, without giving other work a turn."""
 GATHER_BYTES = 16 << 10
 GATHER_TICKS = 4
-"""What arrives is replayed once it has this size, or after this many calls of `follow`. An election replays less than
-this in a fraction of a millisecond, and starting a replay for each commit costs more than the replay itself."""
+"""Arriving batches are replayed once they have this size (bytes), or after this many calls of `follow`. An election
+replays less than this in a fraction of a millisecond, and starting a replay for each commit costs more than the replay
+itself."""
 _UNKNOWN = -1
 
 

@@ -1,4 +1,4 @@
-"""What a pod stores of one replica: a log id, a durable promise, and the log with its checkpoint.
+"""One replica as a pod stores it: a log id, a durable promise, and the log with its checkpoint.
 
 Calls that block run in threads of the pod. Appends only stage bytes, and run on the event loop.
 """
@@ -89,14 +89,14 @@ class StoredReplica:
             self._history = None
 
     def _recovered(self) -> History:
-        """What the journal has of the present log. Of one that was never counted nothing can be missed (ADR 26): most
-        of all not of a new one, what the journal lost before."""
+        """The journal's history of the present log. A log that was never counted misses nothing (ADR 26), so the doubt
+        is taken away: a new log must not be suspected for records that the journal lost before it began."""
         history = self._journaled()
         return history if self.promised.used else replace(history, doubt="")
 
     def _journaled(self) -> History:
-        """What the journal has of the present log. Where it has nothing yet, one that was swapped in says itself where
-        it ended then: damage at its end must not pass for a write that was torn."""
+        """The journal's history of the present log. If the journal has nothing yet, a log that was swapped in tells
+        itself the end that it had then: damage at its end must not pass for a write that was torn."""
         count, end_offset = swap_mark(self._disk, self.directory)
         history = self.journal.recovered(self.partition, self._name(count))
         return history if history.known_end >= 0 else replace(history, known_end=end_offset)

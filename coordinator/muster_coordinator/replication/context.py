@@ -1,4 +1,4 @@
-"""What the parts of the core share: identity, promise, log, the effects of the call that runs, pending storage."""
+"""The state that the core's parts share: identity, promise, log, effects of the call that runs, pending storage."""
 
 from __future__ import annotations
 

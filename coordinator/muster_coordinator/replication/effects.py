@@ -1,4 +1,4 @@
-"""What the core asks its host to do.
+"""The effects that the core asks its host to carry out.
 
 The host carries out the effects of one call in their order. Those of `StorageEffect` must be durable when the host
 reports `storage_done`; until then the core keeps whatever else arrives in a queue. Messages may get lost, late or
@@ -18,7 +18,7 @@ from muster_coordinator.tuning.pacing import Urgency
 
 
 class Promise(msgspec.Struct, frozen=True, gc=False):
-    """What a replica keeps durably in addition to its log. `leader` "": promised to no replica (a resignation).
+    """The durable state of a replica beside its log. `leader` "": promised to no replica (a resignation).
 
     `incarnation` counts how often data was lost here; acks of an earlier one are worth nothing. `rebuilding`: the
     log lacks what was acked once. `used`: the log may have been counted: the replica acked a record, or was about to

@@ -278,7 +278,7 @@ class Leader:
                 self._send_empty(peer)
 
     def _push(self, peer: ReplicaProgress) -> None:
-        """What was appended in this turn, if that is what comes next for the replica."""
+        """Send the batches that were appended in this turn if the replica needs them next; else read for it."""
         tail = self._tail
         if tail and not peer.probing and not peer.sync and not peer.reading and peer.next_offset == tail[0].base_offset:
             self._send(peer, peer.next_offset, tail[-1].end_offset, tuple(tail))
@@ -339,11 +339,11 @@ class Leader:
         )
 
     def _send_empty(self, peer: ReplicaProgress) -> None:
-        """Where the replica is known to match, or where that is to be found out."""
+        """Send a message without batches, at the end that is known to match or, with none known, at the next offset."""
         start = peer.next_offset if peer.probing or peer.match_end < 0 or peer.sync else peer.match_end
         self._send(peer, start, start, ())
 
 
 def _majority_value(replicas: tuple[str, ...], values: dict[str, int]) -> int:
-    """What a majority of `replicas` has reached."""
+    """The highest value that a majority of `replicas` has reached; -1 counts for a replica without a value."""
     return sorted((values.get(one, -1) for one in replicas), reverse=True)[len(replicas) // 2]

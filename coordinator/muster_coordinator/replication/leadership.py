@@ -128,7 +128,7 @@ class Leadership:
         return self.leading_epoch
 
     def _refuse_election(self, election: ElectionCall, cannot_write: str) -> tuple[CallStatus, str] | None:
-        """What speaks against an election before anything durable is done."""
+        """The reason to refuse an election before anything durable is done; None if there is none."""
         context = self._context
         promise, log = context.promise, context.log
         if cannot_write:

@@ -1,4 +1,4 @@
-"""What the core knows of a replica's log: its end, what of it is durable, epochs, sets. Never a record.
+"""The core's knowledge of a replica's log: its end, its durable end, epochs, sets. Never a record.
 
 Last epoch, end and match are answered from the epoch cache and the logical end, so cleaning is invisible here.
 Source: replication.md, "Compaction and checkpoints"; KIP-101, KIP-279.
@@ -62,7 +62,7 @@ class LogState:
         return self._epochs.epoch_at(offset - 1) if offset > 0 else -1
 
     def append(self, batch: Batch) -> None:
-        """At the end; its epoch is the last one or a higher one."""
+        """Take a batch at the end of the log; its epoch is the last one or a higher one."""
         if batch.base_offset != self.end or batch.epoch < self.last_epoch:
             raise AssertionError(f"batch {batch.base_offset} epoch {batch.epoch} after {self.end} {self.last_epoch}")
         self._epochs.assign(batch.epoch, batch.base_offset)
@@ -71,10 +71,10 @@ class LogState:
         self.end = batch.end_offset
 
     def append_range(self, end: int, runs: tuple[Run, ...], batches: tuple[Batch, ...], source_horizon: int) -> None:
-        """What of a range up to `end` lies after the end of the log.
+        """Take the part of a range up to `end` that lies after the end of the log.
 
-        The runs say of which epoch records were that are gone; `source_horizon` is that of the log that they are
-        from: what is copied from below it lacks tombstones here too.
+        The runs tell the epochs of records that cleaning has removed. `source_horizon` is the horizon of the log that
+        the range is copied from: batches from below it lack tombstones here too.
         """
         if self.end < source_horizon:
             self.horizon = max(self.horizon, source_horizon)

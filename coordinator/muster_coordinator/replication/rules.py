@@ -15,7 +15,7 @@ from muster_coordinator.replication.sets import Sets
 
 
 class Verdict(Enum):
-    """What the promise says of a message."""
+    """The decision about a message by the promise of the replica."""
 
     TAKE = "it is what was promised"
     PROMISE = "promise it durably, then take it"
@@ -75,24 +75,25 @@ class Rules:
         return last_epoch, end
 
     def candidate_end(self, common: int, own_end: int, best_end: int) -> int:
-        """Where the candidate cuts its own log: the common prefix with the best one, even where its own is longer."""
+        """The end to which the candidate cuts its log: the common prefix with the best, even if its own is longer."""
         return common
 
     def may_change(self, chosen: Sets, call: Sets) -> bool:
         return chosen.may_become(call)
 
     def sets_of_epoch(self, call: Sets, chosen: Sets | None) -> Sets:
-        """What the leader-change record names."""
+        """The sets that the leader-change record names."""
         return call
 
     # -- Append and commit --------------------------------------------------------------------------------------------
 
     def cut_at(self, differs_at: int, start: int, end: int, log_end: int, runs: tuple[Run, ...]) -> int | None:
-        """Where a follower cuts its log: at the first record whose epoch differs, never because a message is old."""
+        """The offset at which a follower cuts its log: the first record whose epoch differs. None: nothing is cut, as
+        for a message that is only old."""
         return differs_at if differs_at < min(end, log_end) else None
 
     def acked_end(self, verified: int, durable: int, log_end: int) -> int:
-        """What was verified against this leader and is durable, never simply the log's end."""
+        """The end that was verified against this leader and is durable, never simply the log's end."""
         return min(verified, durable)
 
     def own_end(self, durable: int, log_end: int) -> int:

@@ -1,4 +1,4 @@
-"""What a replica answers to candidates and leaders that read its log: seals, questions, fetches.
+"""The answers of a replica to candidates and leaders that read its log: seals, questions, fetches.
 
 Rules: replication.md, "Election" (1 to 3), "Compaction and checkpoints".
 """

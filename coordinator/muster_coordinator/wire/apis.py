@@ -90,7 +90,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def api_versions_response(
     request: ApiVersionsRequest, apis: Iterable[Api] = APIS.values(), features: tuple[tuple[str, int], ...] = ()
 ) -> ApiVersionsResponse:
-    """What is served, or INVALID_REQUEST for a client that names its software as KIP-511 does not allow it."""
+    """The served versions, or INVALID_REQUEST for a client that names its software as KIP-511 does not allow it."""
     for text in (request.client_software_name, request.client_software_version):
         if text is not None and not _SOFTWARE.fullmatch(text):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)

@@ -42,7 +42,7 @@ class Reader:
 
     @property
     def position(self) -> int:
-        """Where the next field begins."""
+        """The position in the frame at which the next field begins."""
         return self._position
 
     def _fixed(self, form: struct.Struct) -> int:
@@ -248,7 +248,7 @@ class Writer:
             self._out.append(0)
 
     def so_far(self) -> bytes:
-        """What has been written, without an end of the outermost structure."""
+        """The bytes that have been written, without an end of the outermost structure."""
         return bytes(self._out)
 
     def done(self, tagged: Sequence[tuple[int, bytes]] = ()) -> bytes:

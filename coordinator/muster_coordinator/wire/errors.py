@@ -1,4 +1,4 @@
-"""What can be wrong with bytes that a peer sent. Nothing else escapes from this package on any input.
+"""The errors in bytes that a peer sent. Nothing else escapes from this package on any input.
 
 WireError                    the bytes are not a request; close the connection
 ├── FrameTooLargeError       a frame's length prefix is above the limit, or negative

@@ -63,7 +63,7 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Met
 
 
 def _by_id(topics: tuple[MetadataRequestTopic, ...]) -> tuple[MetadataRequestTopic, ...]:
-    """Where an id is given, names do not count (KafkaApis): Java's consumers send the empty name with one."""
+    """The topics that have an id, without names: these do not count then (KafkaApis), and Java's consumers send ""."""
     return tuple([MetadataRequestTopic(None, each.topic_id) for each in topics if each.topic_id != NO_TOPIC_ID])
 
 
@@ -138,15 +138,15 @@ def _partition(writer: Writer, version: int, value: MetadataPartition) -> None:
 
 
 _ENCODED: dict[tuple[int, tuple[int, ...]], tuple[int, bytes]] = {}
-"""By version and nodes: the bytes of one partition, and the partitions of the topic that has most of them. A smaller
-topic's are the first of these."""
+"""The size (bytes) of one encoded partition, and the encoded partitions of the topic that has most of them, by version
+and nodes. The partitions of a smaller topic are the first of these."""
 
 _ENCODED_MAX = 32
 """Versions that clients ask with, by listeners and sets of pods; then the memory starts anew."""
 
 _INDEX = struct.Struct(">i")
 _INDEX_START, _INDEX_END = 2, 6
-"""Where an element of the array of partitions has its index: behind the error code, in all versions."""
+"""The place of the index in an element of the array of partitions: behind the error code, in all versions."""
 
 
 def _spread(version: int, partitions: SpreadPartitions) -> bytes:
@@ -161,7 +161,7 @@ def _spread(version: int, partitions: SpreadPartitions) -> bytes:
 
 
 def _elements(version: int, partitions: SpreadPartitions) -> bytes:
-    """Those that the same node leads differ only in their index."""
+    """The encoded partitions. Those that the same node leads differ only in their index."""
     period = max(1, len(partitions.nodes))
     samples = [_element(version, partitions, index) for index in range(period)]
     heads = [sample[:_INDEX_START] for sample in samples]

@@ -17,7 +17,7 @@ from muster_coordinator.wire.codec import Reader, Writer
 
 _FENCED_SINCE = 4
 MIRROR_VERSION = 4
-"""What a mirror sends brokers: from Kafka 2.7 on."""
+"""The version that a mirror sends to brokers, which have it from Kafka 2.7 on."""
 
 
 @guarded

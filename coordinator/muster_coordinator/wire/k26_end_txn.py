@@ -15,7 +15,7 @@ from muster_coordinator.wire.codec import Reader, Writer
 
 _FENCED_SINCE = 2
 MIRROR_VERSION = 3
-"""What a mirror sends brokers: from Kafka 2.8 on."""
+"""The version that a mirror sends to brokers, which have it from Kafka 2.8 on."""
 
 
 @guarded

@@ -19,7 +19,7 @@ from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
 MIRROR_VERSION = 3
-"""What a mirror sends brokers: from Kafka 2.5 on."""
+"""The version that a mirror sends to brokers, which have it from Kafka 2.5 on."""
 
 _Partition = tuple[int, int, int, str | None]
 

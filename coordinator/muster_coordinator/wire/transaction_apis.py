@@ -28,7 +28,7 @@ MODULES = (
 TRANSACTION_APIS: dict[int, Api] = {module.API.key: module.API for module in MODULES}
 
 ALL_APIS: tuple[Api, ...] = tuple(api for _, api in sorted((APIS | TRANSACTION_APIS).items()))
-"""What a pod serves whose cluster has a transaction coordinator, by key."""
+"""The APIs of a pod whose cluster has a transaction coordinator, by key."""
 
 TRANSACTION_FEATURES = (("transaction.version", 2),)
 """Feature and level that go with them: clients use transaction version 2 (KIP-890)."""

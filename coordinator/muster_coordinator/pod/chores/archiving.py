@@ -66,7 +66,7 @@ class Archiver(Background):
         return found.offset if found is not None else 0
 
     def _archived_of(self, host: ReplicaHost) -> _Archived | None:
-        """What is archived of the present log: another one may have taken its place since."""
+        """The archived part of the present log; None if it is that of another log, which this one has replaced."""
         found = self._archived.get(host.partition)
         return found if found is not None and found.log is host.replica.log_or_none else None
 

@@ -1,4 +1,4 @@
-"""Where partitions of topics with records begin and end, asked of the upstream."""
+"""Asks the upstream for the offsets at which partitions of topics with records begin and end."""
 
 from __future__ import annotations
 

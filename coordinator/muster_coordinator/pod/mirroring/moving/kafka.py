@@ -1,4 +1,4 @@
-"""What a move asks the upstream, of the broker that leads the group's partition now."""
+"""The questions of a move to the upstream, to the broker that leads the group's partition now."""
 
 from __future__ import annotations
 

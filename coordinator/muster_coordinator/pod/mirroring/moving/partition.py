@@ -83,8 +83,8 @@ class PartitionMoves:
     # -- leases --------------------------------------------------------------------------------------------------------
 
     def lease(self, request: LeaseRequest, movable: tuple[str, ...]) -> asyncio.Future[LeaseAnswer] | None:
-        """What the gateway is answered, when all that was appended before is committed; cancelled if this leadership
-        ends before. None: its last request is not answered yet."""
+        """The answer to the gateway, done when all that was appended before is committed, and cancelled if this
+        leadership ends before. None: the gateway's last request is not answered yet, or the shard cannot append."""
         shard = self.followed.shard
         if request.gateway in self._unanswered or not shard.can_append:
             return None
@@ -103,7 +103,7 @@ class PartitionMoves:
     # -- moves ---------------------------------------------------------------------------------------------------------
 
     def obstacles(self, group_id: str, *, back: bool) -> Iterator[str]:
-        """What stands in the way of a move, as far as it is known here."""
+        """The obstacles to a move, as far as they are known here."""
         machine = self.followed.machine
         yield from machine.obstacles_back(group_id) if back else machine.obstacles(group_id)
         gateways = self._leases.gateways(self._clock.monotonic_ms())

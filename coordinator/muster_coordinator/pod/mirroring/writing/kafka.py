@@ -1,5 +1,5 @@
-"""What is asked of the upstream about offsets that are written to it, of the broker that leads the group's partition as
-far as this pod knows: another one refuses.
+"""The requests by which offsets are written to the upstream. They go to the broker that leads the group's partition as
+far as this pod knows; another broker refuses them.
 
 Offsets are written in transactions, for what Kafka does with a transactional id: once a producer of it has started,
 nothing more is taken from an earlier one, however late it comes. Source: docs/adr/0048.

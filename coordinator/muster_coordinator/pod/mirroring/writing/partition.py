@@ -1,4 +1,4 @@
-"""Which groups of one partition have offsets that Kafka does not have, for one leadership of it."""
+"""The groups of one partition that have offsets which Kafka does not have, for one leadership of it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PartitionWrites:
         return tuple(self._waiting)
 
     def taken(self, group_id: str) -> None:
-        """What is committed here is about to be asked for."""
+        """The group is taken in hand: its offsets are about to be asked for. Only later changes count as new."""
         self._again.pop(group_id, None)
 
     def written(self, group_id: str) -> None:
