@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def compiled_modules(package: Path, lists: Mapping[str, Sequence[str]]) -> list[str]:
-    """Paths such as "groups/offsets", relative to `package`, without suffix.
+    """Paths such as "groups/offset_store", relative to `package`, without suffix.
 
     `lists` has for each folder names of modules, or "*" for all of them and "!name" for those that stay Python. Raises
     ValueError for a name that is no module.

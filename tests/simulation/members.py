@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.simulation.world import Violation
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.states import GroupState
+from muster_coordinator.groups.classic.states import GroupState
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.consumer_groups import JOINING_EPOCH, ConsumerGroupHeartbeatRequest
 from muster_coordinator.state_machine import TimerKey
@@ -23,7 +23,7 @@ from muster_coordinator.state_machine import TimerKey
 if TYPE_CHECKING:
     from tests.simulation.pods.groups import WatchedGroups
 
-    from muster_coordinator.groups.classic_group import ClassicGroup
+    from muster_coordinator.groups.classic.group import ClassicGroup
     from muster_coordinator.records.group_metadata import GroupMetadataValue
 
 __all__ = ["LiveGroups", "Members", "Silent", "takes_place_of"]

@@ -18,7 +18,7 @@ from tests.simulation.world import Violation, World
 from tests.simulation.written import commit_record, log_of
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.states import GroupState
+from muster_coordinator.groups.classic.states import GroupState
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from muster_coordinator.groups import offset_fetch
+from muster_coordinator.groups.offsets import fetch as offset_fetch
 from muster_coordinator.process.main import main
 from muster_coordinator.wire import k09_offset_fetch
 

@@ -15,7 +15,7 @@ from muster_cli.backup.manifest import SEGMENTS, Backup, PartitionCut
 from muster_cli.backup.store import Store
 from muster_cli.errors import CliError
 from muster_cli.progress import Amount
-from muster_coordinator.groups.offsets import OffsetStore
+from muster_coordinator.groups.offset_store import OffsetStore
 from muster_coordinator.records.batch import CorruptBatchError, RecordBatch, iter_batches
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.decode import LogDecoder

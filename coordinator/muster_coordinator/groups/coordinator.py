@@ -17,21 +17,28 @@ from itertools import chain, islice
 from typing import Any
 
 from muster_coordinator.groups.admission import refuse
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.consumer_groups import describe_consumers, fencing, heartbeat_of_consumer
+from muster_coordinator.groups.classic.description import describe_group, list_groups
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.heartbeat import heartbeat
+from muster_coordinator.groups.classic.join import join_group
+from muster_coordinator.groups.classic.leave import leave_group
+from muster_coordinator.groups.classic.member import Member
+from muster_coordinator.groups.classic.migration import is_unassigned
+from muster_coordinator.groups.classic.rebalance import (
+    on_join_timer,
+    on_session_timer,
+    on_sync_timer,
+    prepare_rebalance,
+)
+from muster_coordinator.groups.classic.states import GroupState
+from muster_coordinator.groups.classic.sync import sync_group
+from muster_coordinator.groups.classic.tables import WITH_MEMBERS, GroupTables, group_record, pack_group
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer.expressions import take_resolved
 from muster_coordinator.groups.consumer.group import CONSUMER_GROUP_STATES, ConsumerGroup
 from muster_coordinator.groups.consumer.removal import on_member_timer, on_rebalance_timer, start_timers
 from muster_coordinator.groups.consumer.tables import ConsumerTables, without_topics
-from muster_coordinator.groups.consumer_groups import describe_consumers, fencing, heartbeat_of_consumer
-from muster_coordinator.groups.deletion import (
-    delete_group,
-    delete_partitions,
-    expire_group,
-    group_tombstones,
-    offset_delete,
-)
-from muster_coordinator.groups.description import describe_group, list_groups
 from muster_coordinator.groups.durable_state import DurableState, durable_state
 from muster_coordinator.groups.effects import (
     DELETE_PARTITIONS_TIMER,
@@ -41,26 +48,19 @@ from muster_coordinator.groups.effects import (
     session_timer,
 )
 from muster_coordinator.groups.group_configs import alter_group_configs, describe_group_configs, list_configured_groups
-from muster_coordinator.groups.heartbeat import heartbeat
-from muster_coordinator.groups.join import join_group
-from muster_coordinator.groups.leave import leave_group
-from muster_coordinator.groups.member import Member
-from muster_coordinator.groups.migration import is_unassigned
-from muster_coordinator.groups.offset_commit import offset_commit, txn_offset_commit
-from muster_coordinator.groups.offset_fetch import offset_fetch
-from muster_coordinator.groups.packed import decode_group
-from muster_coordinator.groups.rebalance import (
-    on_join_timer,
-    on_session_timer,
-    on_sync_timer,
-    prepare_rebalance,
+from muster_coordinator.groups.offsets.commit import offset_commit, txn_offset_commit
+from muster_coordinator.groups.offsets.deletion import (
+    delete_group,
+    delete_partitions,
+    expire_group,
+    group_tombstones,
+    offset_delete,
 )
+from muster_coordinator.groups.offsets.fetch import offset_fetch
+from muster_coordinator.groups.offsets.transactions import describe_producers, write_txn_marker
+from muster_coordinator.groups.packed import decode_group
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION, check_part, restore_part, snapshot_parts
-from muster_coordinator.groups.states import GroupState
-from muster_coordinator.groups.sync import sync_group
-from muster_coordinator.groups.tables import WITH_MEMBERS, GroupTables, group_record, pack_group
 from muster_coordinator.groups.topics import TopicCatalog
-from muster_coordinator.groups.transactions import describe_producers, write_txn_marker
 from muster_coordinator.records.consumer_group import CONFIGS_TYPE, ConsumerGroupRecord
 from muster_coordinator.records.decode import Change, LogDecoder
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord, GroupMetadataValue

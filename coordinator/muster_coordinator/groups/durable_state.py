@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muster_coordinator.groups.classic.tables import GroupTables
 from muster_coordinator.groups.consumer.group import ConsumerGroup
-from muster_coordinator.groups.offsets import Stored
-from muster_coordinator.groups.tables import GroupTables
+from muster_coordinator.groups.offset_store import Stored
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 
 

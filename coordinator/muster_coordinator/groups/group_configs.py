@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.classic.tables import GroupTables
 from muster_coordinator.groups.consumer.config import OWN_CONFIGS, ConsumerGroupConfig, bounds_of, with_own_configs
 from muster_coordinator.groups.consumer.errors import GroupError
 from muster_coordinator.groups.consumer.tables import configs_record
 from muster_coordinator.groups.effects import Effects
-from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.configs import (
     AlteredResource,
     AlterGroupConfigsRequest,

@@ -10,10 +10,10 @@ from itertools import chain, islice
 
 import msgspec
 
+from muster_coordinator.groups.classic.tables import GroupTables, pack_group
 from muster_coordinator.groups.consumer.tables import configs_record
-from muster_coordinator.groups.offsets import pack, unpack
+from muster_coordinator.groups.offset_store import pack, unpack
 from muster_coordinator.groups.packed import GROUP_BEGINS, Offset, decode_group, decode_offsets, encode_offsets
-from muster_coordinator.groups.tables import GroupTables, pack_group
 from muster_coordinator.records.consumer_group import decode_consumer_group_record
 
 SNAPSHOT_VERSION = 6

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 from tests.simulation.faults.fault import Fault
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import consumer_groups as consumer_groups_module
 from muster_coordinator.groups import coordinator as coordinator_module
-from muster_coordinator.groups import heartbeat as classic_heartbeat_module
-from muster_coordinator.groups import offset_commit as commit_module
-from muster_coordinator.groups import offset_fetch as fetch_module
 from muster_coordinator.groups import snapshot as snapshot_module
-from muster_coordinator.groups import sync as sync_module
+from muster_coordinator.groups.classic import consumer_groups as consumer_groups_module
+from muster_coordinator.groups.classic import heartbeat as classic_heartbeat_module
+from muster_coordinator.groups.classic import sync as sync_module
+from muster_coordinator.groups.classic.member import Member as ClassicMember
 from muster_coordinator.groups.consumer import heartbeat as heartbeat_module
 from muster_coordinator.groups.consumer import offset_checks as offset_checks_module
 from muster_coordinator.groups.consumer import reconciliation as reconciliation_module
@@ -34,7 +33,8 @@ from muster_coordinator.groups.consumer.step import Step
 from muster_coordinator.groups.consumer.tables import rebalance_timer
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.effects import Effects
-from muster_coordinator.groups.member import Member as ClassicMember
+from muster_coordinator.groups.offsets import commit as commit_module
+from muster_coordinator.groups.offsets import fetch as fetch_module
 from muster_coordinator.records.consumer_group import (
     METADATA_TYPE,
     TARGET_MEMBER_TYPE,

@@ -8,10 +8,10 @@ import msgspec
 from tests.simulation.faults.consumers import unfenced
 from tests.simulation.faults.fault import Fault
 
-from muster_coordinator.groups import consumer_groups as consumer_groups_module
-from muster_coordinator.groups import migration as migration_module
-from muster_coordinator.groups import rebalance as rebalance_module
-from muster_coordinator.groups import sync as sync_module
+from muster_coordinator.groups.classic import consumer_groups as consumer_groups_module
+from muster_coordinator.groups.classic import migration as migration_module
+from muster_coordinator.groups.classic import rebalance as rebalance_module
+from muster_coordinator.groups.classic import sync as sync_module
 from muster_coordinator.groups.consumer import classic_members as classic_members_module
 from muster_coordinator.groups.consumer import reconciliation as reconciliation_module
 from muster_coordinator.groups.consumer import removal as removal_module

@@ -11,7 +11,7 @@ from tests.simulation.faults.fault import Fault
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import coordinator as groups_module
-from muster_coordinator.groups.offsets import OffsetStore
+from muster_coordinator.groups.offset_store import OffsetStore
 from muster_coordinator.listener.answer_queue import AnswerQueue
 from muster_coordinator.listener.handlers import txn_offsets as txn_offsets_module
 from muster_coordinator.pod.marker_writer import MarkerWriter, PartitionMarkers

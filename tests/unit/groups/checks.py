@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.member import protocol_bytes
+from muster_coordinator.groups.classic.states import GroupState
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.member import protocol_bytes
-from muster_coordinator.groups.states import GroupState
 from muster_coordinator.requests.groups import ListGroupsRequest, ListGroupsResponse
 
 

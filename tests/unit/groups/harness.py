@@ -14,10 +14,10 @@ from typing import Any
 from tests.unit.groups.checks import check_counts, check_group, check_timer
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.states import GroupState
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.batch import RecordRun, encode_batch, read_batch
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.requests import groups as m

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.unit.groups.harness import START_MS, Harness, Pending, protocols, subscription
 from tests.unit.groups.reference_model import JoinAnswer, ReferenceModel, SyncAnswer
 
+from muster_coordinator.groups.classic.java_hash_map import java_hash_map_order
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.java_hash_map import java_hash_map_order
 from muster_coordinator.requests import groups as m
 
 CONFIG = GroupConfig(max_size=4, offsets_retention_minutes=30, offset_metadata_max_size=8)

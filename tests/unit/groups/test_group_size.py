@@ -6,8 +6,8 @@ from __future__ import annotations
 from tests.unit.groups.harness import Harness, Pending, protocols
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.classic.states import GroupState
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.states import GroupState
 
 # -- group.max.size ----------------------------------------------------------------------------------------------------
 

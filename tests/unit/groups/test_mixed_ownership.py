@@ -11,12 +11,12 @@ import pytest
 from tests.unit.groups.mixed_clients import TOPIC, Classic, Consumer
 from tests.unit.groups.two_kinds import CONFIG, TwoKinds
 
-from muster_coordinator.groups import consumer_groups, migration
+from muster_coordinator.groups.classic import consumer_groups, migration
+from muster_coordinator.groups.classic.migration import downgrade, end_classic
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer import classic_members
 from muster_coordinator.groups.consumer.embedded import Subscription, read_subscription
 from muster_coordinator.groups.effects import Effects
-from muster_coordinator.groups.migration import downgrade, end_classic
 from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import SetTimer
 

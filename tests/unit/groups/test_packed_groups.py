@@ -10,17 +10,17 @@ import msgspec
 import pytest
 from tests.unit.groups.harness import Harness, Topics
 
-from muster_coordinator.groups import offsets as module
+from muster_coordinator.groups import offset_store as module
+from muster_coordinator.groups.classic.tables import group_record
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.offsets import (
+from muster_coordinator.groups.offset_store import (
     LONG_RECORDS,
     PACKED_OFFSETS_MAX,
     SMALL_GROUP_OFFSETS,
     OffsetStore,
     Unpacked,
 )
-from muster_coordinator.groups.tables import group_record
 from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 
 TOPIC_ID = b"the id of topics"

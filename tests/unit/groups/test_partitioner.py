@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_coordinator.groups.java_hash_map import java_hash_map_order
+from muster_coordinator.groups.classic.java_hash_map import java_hash_map_order
 from muster_coordinator.records.partitioner import java_string_hash, partition_for
 
 

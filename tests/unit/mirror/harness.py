@@ -8,9 +8,9 @@ from typing import Any
 from tests.support.replicas import AnyTopic
 from tests.unit.shard.fake_world import Asked, FakePod
 
+from muster_coordinator.groups.classic.tables import group_record
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.tables import group_record
 from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.mirror.following import (
     LookAgain,

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.classic.tables import GroupTables, group_record, tombstone_group
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.tables import configs_record
-from muster_coordinator.groups.effects import Effects, session_timer
-from muster_coordinator.groups.offset_commit import unknown_first
-from muster_coordinator.groups.offsets import GroupOffsets
-from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.effects import Effects
+from muster_coordinator.groups.offset_store import GroupOffsets
+from muster_coordinator.groups.offsets.commit import unknown_first
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.offset_commit import encode_offset_commit_key
 from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 from muster_coordinator.requests.groups import (
@@ -79,13 +79,6 @@ def group_tombstones(state: GroupTables, group_id: str) -> Iterator[Record]:
         yield group_record(group_id, None)
     if group_id in state.consumers.own_configs:
         yield configs_record(group_id, {})
-
-
-def tombstone_group(group: ClassicGroup, effects: Effects) -> None:
-    """The group has no members; those that never came back with their id are forgotten with it."""
-    for member_id in group.pending_members:
-        effects.cancel_timer(session_timer(group.group_id, member_id))
-    effects.record(group_record(group.group_id, None))
 
 
 def _tombstone_consumers(group: ConsumerGroup, effects: Effects) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import sync_refusal
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.member import Member
+from muster_coordinator.groups.classic.rebalance import prepare_rebalance, reset_assignments, set_session_timer
+from muster_coordinator.groups.classic.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.classic.tables import GroupTables, group_record
 from muster_coordinator.groups.consumer.classic_members import sync_classic_member
 from muster_coordinator.groups.effects import Effects, sync_timer
-from muster_coordinator.groups.member import Member
-from muster_coordinator.groups.rebalance import prepare_rebalance, reset_assignments, set_session_timer
-from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
-from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.requests.groups import SyncGroupRequest, SyncGroupResponse
 from muster_coordinator.state_machine import Result, Token

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_coordinator.groups.offsets import OffsetStore, Stored, Unpacked
+from muster_coordinator.groups.offset_store import OffsetStore, Stored, Unpacked
 from muster_coordinator.groups.packed import encode_offsets
 from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitValue
 

@@ -12,7 +12,7 @@ from tests.unit.groups.harness import START_MS, Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.offset_commit import unknown_first
+from muster_coordinator.groups.offsets.commit import unknown_first
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.records.offset_commit import encode_offset_commit_key

@@ -7,7 +7,7 @@ The marker is a control record that the shard appends; its replay moves the prod
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.tables import GroupTables
+from muster_coordinator.groups.classic.tables import GroupTables
 from muster_coordinator.requests.groups import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -10,6 +10,9 @@ from __future__ import annotations
 from functools import partial
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.classic.migration import downgrade, downgrades, end_classic, upgrade
+from muster_coordinator.groups.classic.states import GroupState
+from muster_coordinator.groups.classic.tables import GroupTables, tombstone_group
 from muster_coordinator.groups.consumer.classic_members import join_classic_member
 from muster_coordinator.groups.consumer.config import MigrationPolicy
 from muster_coordinator.groups.consumer.description import describe_consumer_group
@@ -18,11 +21,7 @@ from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.heartbeat import consumer_heartbeat, heartbeat_refusal
 from muster_coordinator.groups.consumer.removal import Fence, fence_members, static_member
 from muster_coordinator.groups.consumer.tables import ConsumerTables
-from muster_coordinator.groups.deletion import tombstone_group
 from muster_coordinator.groups.effects import Effects
-from muster_coordinator.groups.migration import downgrade, downgrades, end_classic, upgrade
-from muster_coordinator.groups.states import GroupState
-from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests.groups import (

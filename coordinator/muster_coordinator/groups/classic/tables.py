@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.states import GroupEvent, GroupState
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer.tables import ConsumerTables
-from muster_coordinator.groups.offsets import OffsetStore
+from muster_coordinator.groups.effects import Effects, session_timer
+from muster_coordinator.groups.offset_store import OffsetStore
 from muster_coordinator.groups.packed import PackedGroup, decode_group, encode_group
-from muster_coordinator.groups.states import GroupEvent, GroupState
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.records.group_metadata import (
     GroupMetadataRecord,
@@ -165,3 +166,10 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> Record:
         None if value is None else encode_group_metadata_value(value),
         GroupMetadataRecord(group_id, value),
     )
+
+
+def tombstone_group(group: ClassicGroup, effects: Effects) -> None:
+    """The group has no members; those that never came back with their id are forgotten with it."""
+    for member_id in group.pending_members:
+        effects.cancel_timer(session_timer(group.group_id, member_id))
+    effects.record(group_record(group.group_id, None))

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.groups.harness import CONSUMER, Harness
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.states import (
+from muster_coordinator.groups.classic.states import (
     STATE_ERRORS,
     TRANSITIONS,
     GroupApi,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.groups.harness import Harness, subscription
 
-from muster_coordinator.groups.states import GroupState
+from muster_coordinator.groups.classic.states import GroupState
 from muster_coordinator.requests import groups as m
 
 

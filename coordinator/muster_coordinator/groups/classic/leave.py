@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.consumer_groups import leave_consumers
+from muster_coordinator.groups.classic.consumer_groups import leave_consumers
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.rebalance import maybe_complete_join, prepare_rebalance, remove_member
+from muster_coordinator.groups.classic.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.classic.tables import GroupTables
 from muster_coordinator.groups.effects import Effects, session_timer
-from muster_coordinator.groups.rebalance import maybe_complete_join, prepare_rebalance, remove_member
-from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
-from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
 from muster_coordinator.state_machine import Result, Token
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.classic.states import STATE_ERRORS, GroupApi
+from muster_coordinator.groups.classic.tables import GroupTables
 from muster_coordinator.groups.consumer.offset_checks import fetch_error
-from muster_coordinator.groups.offsets import GroupOffsets, Stored
-from muster_coordinator.groups.states import STATE_ERRORS, GroupApi
-from muster_coordinator.groups.tables import GroupTables
+from muster_coordinator.groups.offset_store import GroupOffsets, Stored
 from muster_coordinator.requests.groups import (
     FetchedPartition,
     FetchedPartitions,

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.classic.tables import GroupTables, packed_state
 from muster_coordinator.groups.packed import decode_group_head
-from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from muster_coordinator.groups.tables import GroupTables, packed_state
 from muster_coordinator.requests.groups import (
     DescribedGroup,
     DescribedMember,

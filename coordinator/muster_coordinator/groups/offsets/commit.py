@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.classic.tables import WITH_MEMBERS, GroupTables
 from muster_coordinator.groups.consumer.offset_checks import member_commit_error
-from muster_coordinator.groups.offsets import Unpacked
-from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
-from muster_coordinator.groups.tables import WITH_MEMBERS, GroupTables
+from muster_coordinator.groups.offset_store import Unpacked
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
 from muster_coordinator.records.offset_run import OffsetRun

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.java_hash_map import java_hash_map_order
-from muster_coordinator.groups.member import Member, Protocols, protocol_bytes
-from muster_coordinator.groups.states import GroupEvent, GroupState, next_state
+from muster_coordinator.groups.classic.java_hash_map import java_hash_map_order
+from muster_coordinator.groups.classic.member import Member, Protocols, protocol_bytes
+from muster_coordinator.groups.classic.states import GroupEvent, GroupState, next_state
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
 from muster_coordinator.state_machine import Token

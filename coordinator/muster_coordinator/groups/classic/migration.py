@@ -15,7 +15,11 @@ from typing import NamedTuple
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.member import Member
+from muster_coordinator.groups.classic.rebalance import prepare_rebalance, set_session_timer
+from muster_coordinator.groups.classic.states import GroupEvent
+from muster_coordinator.groups.classic.tables import GroupTables, group_record
 from muster_coordinator.groups.consumer.embedded import (
     EmbeddedProtocolError,
     Partitions,
@@ -32,11 +36,7 @@ from muster_coordinator.groups.consumer.removal import forget_timers
 from muster_coordinator.groups.consumer.subscriptions import metadata_hash
 from muster_coordinator.groups.consumer.tables import session_timer as consumer_session_timer
 from muster_coordinator.groups.effects import Effects, join_timer, session_timer, sync_timer
-from muster_coordinator.groups.member import Member
-from muster_coordinator.groups.rebalance import prepare_rebalance, set_session_timer
-from muster_coordinator.groups.states import GroupEvent
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.consumer_group import (
     CURRENT_TYPE,

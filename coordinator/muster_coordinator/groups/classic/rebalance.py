@@ -7,11 +7,11 @@ GroupMetadataManager#prepareRebalance, completeClassicGroupJoin and what surroun
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.member import Member
+from muster_coordinator.groups.classic.states import GroupEvent, GroupState
+from muster_coordinator.groups.classic.tables import GroupTables, group_record
 from muster_coordinator.groups.effects import Effects, join_timer, session_timer, sync_timer
-from muster_coordinator.groups.member import Member
-from muster_coordinator.groups.states import GroupEvent, GroupState
-from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.requests.groups import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
 

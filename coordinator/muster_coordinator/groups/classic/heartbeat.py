@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.classic.tables import GroupTables
 from muster_coordinator.groups.consumer.classic_members import heartbeat_classic_member
-from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
-from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
 from muster_coordinator.state_machine import Result, Token
 

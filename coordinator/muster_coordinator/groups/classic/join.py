@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import join_refusal
-from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.consumer_groups import join_consumers
-from muster_coordinator.groups.effects import Effects, session_timer
-from muster_coordinator.groups.member import Member, protocol_bytes
-from muster_coordinator.groups.rebalance import (
+from muster_coordinator.groups.classic.consumer_groups import join_consumers
+from muster_coordinator.groups.classic.group import ClassicGroup
+from muster_coordinator.groups.classic.member import Member, protocol_bytes
+from muster_coordinator.groups.classic.rebalance import (
     join_response,
     joined_members,
     maybe_complete_join,
@@ -16,8 +15,9 @@ from muster_coordinator.groups.rebalance import (
     prepare_rebalance,
     set_session_timer,
 )
-from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
-from muster_coordinator.groups.tables import GroupTables, group_record
+from muster_coordinator.groups.classic.states import STATE_ERRORS, GroupApi, GroupState
+from muster_coordinator.groups.classic.tables import GroupTables, group_record
+from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.requests.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 from muster_coordinator.state_machine import Result, Token
