@@ -37,6 +37,7 @@ NAMED = (  # folders whose docstrings do not begin with What or Where either; ot
     "coordinator/muster_coordinator/transactions",
     "coordinator/muster_coordinator/tuning",
     "coordinator/muster_coordinator/wire",
+    "gateway/muster_gateway",
     "operator/muster_operator/certificates",
     "operator/muster_operator/pods",
     "operator/muster_operator/store",

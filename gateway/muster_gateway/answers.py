@@ -32,7 +32,7 @@ class Whole:
 
 class AnswerSink(Protocol):
     def answer_begins(self, correlation_id: int) -> Pass | Whole | None:
-        """What to do with the answer to the oldest request; None: it may not pass yet. Raises UpstreamError for an
+        """The way to treat the answer to the oldest request; None: it may not pass yet. Raises UpstreamError for an
         answer that nobody waits for."""
 
     def answer_bytes(self, chunk: bytes | memoryview, last: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the gateway does with each API key, and up to which version it knows that the answer is safe to pass on.
+"""The treatment of each API key, and the highest version whose answer is known to be safe to pass on.
 
 An allow-list: a key or version that is not here is neither announced nor carried, because its answers could name
 addresses of brokers. Source: the message schemas of Kafka 4.3.1.
@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 
 class Treatment(Enum):
-    """What is done with a request and its answer."""
+    """The treatment of a request and its answer."""
 
     THROUGH = auto()
     """Both are cut through, unread."""

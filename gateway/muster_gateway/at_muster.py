@@ -1,4 +1,4 @@
-"""What one client asks Muster: not before it is known, and on behalf of its user."""
+"""The requests of one client to Muster: sent once the client is known, and on behalf of its user."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from muster_gateway.slots import Slot
 
 
 class Client(Protocol):
-    """What the connection needs of the client's."""
+    """The side of the client's connection that the connection to a broker uses."""
 
     def is_next(self, slot: Slot) -> bool:
         """Whether the client waits for this answer."""

@@ -40,7 +40,7 @@ from muster_gateway.topic_ids import TopicNames, names_topics_by_id
 from muster_gateway.upstream import Upstream
 
 COUNTED_BYTES = 4 << 10
-"""What one connection may hold without being counted."""
+"""The bytes that one connection may hold without being counted."""
 
 
 ANY_GROUP = ""
@@ -60,7 +60,7 @@ Identify = Callable[[asyncio.BaseTransport], str]
 
 
 class Connections(Protocol):
-    """What all connections share, and what they report."""
+    """The state that all connections share, and the reports that they make."""
 
     settings: GatewaySettings
     routes: Routes
@@ -149,7 +149,7 @@ class ClientConnection(asyncio.Protocol):
         self._take(data)
 
     def eof_received(self) -> bool:
-        """What was asked for is answered, as by a broker; not with TLS, where asyncio closes the connection."""
+        """Answer the requests that came before, as a broker does; not with TLS, where asyncio closes the connection."""
         self._ended = True
         self._reading.close(Busy.ENDED)
         self._close_if_done()

@@ -1,4 +1,4 @@
-"""What a gateway counts where it happens, for its metrics."""
+"""The counts that a gateway keeps for its metrics, raised where things happen."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from muster_gateway.upstream import Upstream
 
 
 class Dialling:
-    """What all connections share. `logs_in`: the gateway logs in, and not its clients."""
+    """Makes connections to brokers and pods, for all clients. `logs_in`: the gateway logs in, and not its clients."""
 
     def __init__(self, connector: Connector, nodes: Nodes, upstream: Upstream, *, logs_in: bool) -> None:
         self._connector = connector
@@ -21,8 +21,8 @@ class Dialling:
         self._logs_in = logs_in
 
     async def connect(self, broker: BrokerConnection, role: Role) -> float | None:
-        """For clients of `role`. Returns for how many seconds the broker knows the gateway; None: as long as the
-        connection lasts. Raises OSError, TimeoutError when no broker can be reached."""
+        """Connect for clients of `role`. Returns for how many seconds the broker knows the gateway; None: as long as
+        the connection lasts. Raises OSError, TimeoutError when no broker can be reached."""
         last: Exception = OSError(f"{role.kind.value} {role.number} is not known")
         for address in self._addresses(role):
             try:

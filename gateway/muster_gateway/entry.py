@@ -43,7 +43,7 @@ class Entry:
         self._handlers: dict[type, Callable[[Any, Any], None]] = {ApiVersionsRequest: self._tell_versions}
 
     def client(self, welcome: Callable[[str], asyncio.Protocol]) -> asyncio.Protocol:
-        """What a new connection begins with; `welcome` makes what follows, for the user of that name."""
+        """The protocol that a new connection begins with; `welcome` makes the next one, for the user of that name."""
 
         def known(identity: Identity, lifetime_ms: int | None) -> asyncio.Protocol:
             return welcome(identity.principal.removeprefix("User:"))

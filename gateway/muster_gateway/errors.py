@@ -1,4 +1,4 @@
-"""What can be wrong with what the two sides send.
+"""The errors in what the two sides send.
 
 GatewayError
 ├── ClientError      the client sent what is no request; its connection is closed

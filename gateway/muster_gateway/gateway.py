@@ -77,7 +77,7 @@ class Gateway:
         self._servers: list[Listening] = []
         self._clients: set[ClientConnection] = set()
         self.held_bytes = 0
-        """What all connections hold together."""
+        """The bytes that all connections hold together."""
 
     def _calls_of(self, moves: Moves) -> LeaseCalls:
         settings = self.settings
@@ -85,13 +85,13 @@ class Gateway:
         return LeaseCalls(moves, self._apis, tls)
 
     def _apis(self) -> list[Address]:
-        """Where the pods' APIs are, as far as the pods are known."""
+        """The addresses of the pods' APIs, as far as the pods are known."""
         port = self.settings.api_port
         at_pods = [(host, port) for host, _ in self.nodes.pods.values()] if port else []
         return [*addresses(self.settings.api), *at_pods]
 
     def _more_is_movable(self) -> None:
-        """What clients have asked Kafka about groups went there without a lease."""
+        """Close the clients that wait for answers about groups: Kafka was asked without a lease."""
         for client in tuple(self._clients):
             if client.waits_about_groups:
                 client.close("movable_groups_learned")
@@ -147,7 +147,7 @@ class Gateway:
         self.ended["no_descriptors"] += 1
 
     def _client(self, role: Role) -> asyncio.Protocol:
-        """What a new connection begins with."""
+        """The protocol that a new connection begins with."""
         if self._entry is None:
             return ClientConnection(self, role)
         if self.upstream.announced is None:  # a client would take an answer without APIs for the truth
@@ -155,7 +155,7 @@ class Gateway:
         return self._entry.client(lambda user: ClientConnection(self, role, user))
 
     def _versions(self) -> Announced:
-        """What all brokers and Muster have. Before a client has logged in there is no broker to ask for its own."""
+        """The versions that all brokers and Muster have. Until a client has logged in no broker can be asked."""
         announced = self.upstream.announced
         assert announced is not None
         return announced.through_gateway(self.coordinators.group_apis)

@@ -1,5 +1,5 @@
-"""What the gateway reads of a group's request and its answer: which groups, whether the coordinator was the right one,
-and whether the request may be sent again."""
+"""The facts that the gateway reads in a group's request and its answer: which groups, whether the coordinator was the
+right one, and whether the request may be sent again."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class HintRewriter:
         self._address_of = address_of
 
     def feed(self, chunk: bytes | memoryview, last: bool) -> bytes | memoryview:
-        """What to pass on in place of `chunk`; the last one has the held tail with it. Raises WireError."""
+        """The bytes to pass on in place of `chunk`; the last one has the held tail with it. Raises WireError."""
         position = self._advance(chunk)
         if self._walk is not None or self._skip:
             if last:

@@ -1,4 +1,4 @@
-"""Which pod led a group's partition when somebody asked, bounded in memory: clients choose the ids of groups."""
+"""Remembers which pod led a group's partition, bounded in memory: clients choose the ids of groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ REMEMBERED_BYTES = 16 << 20
 """The most that ids of groups and their entries take; of ids of 50 characters it holds some 65,000. A group that is
 forgotten is looked up again."""
 _ENTRY_BYTES = 200
-"""What an entry takes beside the characters of its id."""
+"""The bytes that an entry takes beside the characters of its id."""
 
 
 class Leaders:

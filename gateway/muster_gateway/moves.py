@@ -1,4 +1,4 @@
-"""Where requests about movable groups go: the leases of all partitions, and who waits for them.
+"""The ways of requests about movable groups: the leases of all partitions, and the requests that wait for them.
 
 A lease is of one partition (`route_lease`). The gateway asks for those of all partitions, so that it knows the route of
 every movable group before a client names it.
@@ -79,7 +79,7 @@ class Moves:
         return lease is None or not lease.has_answer or lease.has_route(group_id)
 
     def way(self, group_id: str) -> Way:
-        """Where a request of a movable group goes now."""
+        """The way of a request of a movable group now."""
         lease = self._lease(group_id)
         return lease.way(group_id, self._clock()) if lease is not None else Way.WAIT
 

@@ -1,4 +1,4 @@
-"""Which pod of Muster leads a group's partition."""
+"""Finds the pod of Muster that leads a group's partition."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Role:
-    """What a port of the gateway stands for. `number`: of the broker, or of the pod."""
+    """The role of a port of the gateway: the node that it stands for. `number`: of the broker, or of the pod."""
 
     kind: Kind
     number: int = 0
@@ -55,7 +55,7 @@ class Nodes:
     # -- what is behind them ------------------------------------------------------------------------------------------
 
     def broker(self, number: int) -> Address | None:
-        """Where the broker itself listens."""
+        """The address at which the broker itself listens; None if the broker is not known."""
         return self._brokers.get(number)
 
     @property

@@ -51,7 +51,7 @@ class PassedLogin:
         self._refuse = refuse
         self._good_until_s = 0.0
         self._asked: list[Callable[[], None]] | None = None
-        """What waits for the question that was asked after the last login."""
+        """The callbacks that wait for the answer to the question after the last login; None: no question is open."""
 
     @property
     def user(self) -> str:

@@ -190,7 +190,7 @@ class RequestCutter:
 
 
 def body_position(frame: bytes, flexible: bool) -> int:
-    """Where the body of a request begins. Raises WireError, IndexError or struct.error."""
+    """The position at which the body of a request begins. Raises WireError, IndexError or struct.error."""
     length = _INT16.unpack_from(frame, 8)[0]
     if length < -1:
         raise WireError(f"a client id of {length} bytes")

@@ -52,7 +52,7 @@ def guarded(read: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def answer_body(frame: bytes, flexible: bool) -> int:
-    """Where the body of an answer begins."""
+    """The position at which the body of an answer begins."""
     return skip_tagged_fields(frame, 4) if flexible else 4
 
 
@@ -234,7 +234,7 @@ _FEATURE_LIMITS = {"transaction.version": 1}
 
 @dataclass(frozen=True)
 class Announced:
-    """What a broker announces. Features: (name, lowest, highest level); `finalized`: by name."""
+    """The versions and features of a broker. Features: (name, lowest, highest level); `finalized`: by name."""
 
     versions: dict[int, tuple[int, int]]
     error_code: int = 0
@@ -244,8 +244,8 @@ class Announced:
     finalized: tuple[tuple[str, int, int], ...] = ()
 
     def through_gateway(self, group_apis: Iterable[tuple[int, int, int]]) -> Announced:
-        """What holds through the gateway: the lower of both for each API, and for those of groups also of Muster,
-        whose (key, lowest, highest version) are given."""
+        """The versions that hold through the gateway: for each API the lower of the broker's and the gateway's, and
+        for those of groups also of Muster's, whose (key, lowest, highest version) are given."""
         own = {key: (0, rule.max_version) for key, rule in apis.RULES.items()}
         for key, low, high in group_apis:
             own[key] = (low, min(high, own[key][1]))

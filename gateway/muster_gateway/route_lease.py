@@ -1,5 +1,5 @@
-"""Which side a gateway sends a movable group's requests to, and whether it may pass an answer of Kafka's on: as the
-leader of the group's partition at Muster says, for as long as a lease lasts. No I/O.
+"""Decides to which side a gateway sends a movable group's requests, and whether it may pass an answer of Kafka's on.
+The leader of the group's partition at Muster says so, and its word holds as long as a lease lasts. No I/O.
 
 Source: docs/adr/0048.
 """
@@ -85,7 +85,7 @@ class RouteLease:
         return route is not None and route.at_muster
 
     def way(self, group_id: str, now_ms: int) -> Way:
-        """Where a request of the group goes now. Muster refuses what it does not serve, so that needs no lease."""
+        """The way of a request of the group now. Muster refuses what it does not serve, so that needs no lease."""
         self._look(now_ms)
         if group_id in self._fenced:
             return Way.WAIT

@@ -1,5 +1,5 @@
-"""Which coordinator serves a group: Muster for the prefixes of the settings and for groups that have moved there, Kafka
-for all others."""
+"""Finds the coordinator that serves a group: Muster for the prefixes of the settings and for groups that have moved
+there, Kafka for all others."""
 
 from __future__ import annotations
 

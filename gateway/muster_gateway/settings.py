@@ -90,7 +90,7 @@ class GatewaySettings:
     `muster.transactions=1`."""
 
     api: str = _text("muster.api.servers", "", addresses)
-    """Where the APIs of the pods are, HOST:PORT, separated by commas. A name with several addresses, as of a headless
+    """The addresses of the pods' APIs, HOST:PORT, separated by commas. A name with several addresses, as of a headless
     Service, stands for all of them. With it, or `muster.api.port`, the gateway asks pods which groups can move and
     which have, also without `muster.movable.groups`: give it to every gateway of a cluster with groups that move."""
 
@@ -111,8 +111,8 @@ class GatewaySettings:
     these offsets would be pending for ever. 0: such commits are answered UNSUPPORTED_VERSION."""
 
     upstream_security_protocol: str = _text("upstream.security.protocol", "PLAINTEXT", check_protocol)
-    """What the brokers ask of clients, as Kafka's security.protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` (for SCRAM
-    only), `SASL_SSL`."""
+    """The protocol of the brokers' listener, as Kafka's security.protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` (for
+    SCRAM only), `SASL_SSL`."""
 
     upstream_sasl_mechanism: str = _text("upstream.sasl.mechanism", "", check_mechanism)
     """With SASL: how the gateway itself logs in there. `SCRAM-SHA-512`, `SCRAM-SHA-256`, `PLAIN` or `OAUTHBEARER`."""
@@ -137,7 +137,7 @@ class GatewaySettings:
     """`https`: the certificate of a broker has to name the host that is dialled. Empty: any of the CA will do."""
 
     muster_security_protocol: str = _text("muster.security.protocol", "PLAINTEXT", check_protocol)
-    """What the pods of Muster ask of clients, in the same words."""
+    """The protocol of the listener of Muster's pods, in the same words."""
 
     muster_sasl_mechanism: str = _text("muster.sasl.mechanism", "", check_mechanism)
     """With SASL: how the gateway itself logs in there. `SCRAM-SHA-512`, `SCRAM-SHA-256`, `PLAIN` or `OAUTHBEARER`."""
@@ -166,7 +166,7 @@ class GatewaySettings:
     user, which all clients share; the gateway says so at its start (`clients_share_user`)."""
 
     sub_claim_name: str = _text("sasl.oauthbearer.sub.claim.name", "sub")
-    """Which claim of a token of OAUTHBEARER that brokers have taken has the user's name; as at the brokers."""
+    """The claim that has the user's name, in a token of OAUTHBEARER that brokers have taken; as at the brokers."""
 
     listener_tls_dir: str = _path("listener.tls.dir")
     """An absolute path: a directory with `tls.crt`, `tls.key` and, for certificates of clients, `ca.crt`, as in a
@@ -359,7 +359,7 @@ def parse_settings(values: Mapping[str, str]) -> GatewaySettings:
 
 
 def _trouble_of_moves(settings: GatewaySettings) -> str:
-    """What movable groups want and do not have; "" if nothing."""
+    """The settings that movable groups need and that are missing, as a message; "" if none is."""
     if not settings.asks_leases:
         return ""
     name = "muster.movable.groups" if settings.movable else "muster.api.servers" if settings.api else "muster.api.port"
@@ -373,7 +373,7 @@ def _trouble_of_moves(settings: GatewaySettings) -> str:
 
 
 def _trouble(settings: GatewaySettings) -> str:
-    """What does not fit together of what is asked of clients and of the gateway; "" if all does."""
+    """The first settings of security that do not fit together, as a message; "" if all do."""
     outgoing = settings.to_brokers.trouble("upstream.") or settings.to_pods.trouble("muster.")
     if outgoing:
         return outgoing

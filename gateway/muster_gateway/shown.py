@@ -1,4 +1,4 @@
-"""What clients are shown in place of the answers of brokers and pods that name nodes, versions or groups.
+"""The answers that clients are shown in place of those of brokers and pods that name nodes, versions or groups.
 
 Frames are without their lengths.
 """
@@ -30,7 +30,7 @@ _GROUP = f.ConfigResourceType.GROUP
 
 
 class _NotKnownError(Exception):
-    """Which side serves a group that is listed."""
+    """The side that serves a group in a list is not known."""
 
 
 class Shown:

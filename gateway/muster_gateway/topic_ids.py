@@ -237,7 +237,7 @@ _METADATA_HEADER = struct.pack(">hhih", apis.METADATA, k03.MIRROR_VERSION, METAD
 
 
 class TopicNames:
-    """What brokers have said of topics; of all clients, because Muster asks whether a client may read a topic."""
+    """The names and ids of topics that brokers have told, shared by all clients: Muster asks who may read a topic."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, tuple[str, float]] = {}  # with the time (s) of the broker's word

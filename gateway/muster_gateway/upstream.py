@@ -1,4 +1,4 @@
-"""What the gateway itself asks the Kafka cluster: which brokers there are, and what they announce."""
+"""The gateway's own questions to the Kafka cluster: which brokers there are, and what they announce."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ async def ask_brokers(caller: Caller) -> BrokersAnswer:
 
 
 async def _ask_versions(caller: Caller) -> Announced:
-    """What a broker announces to clients of the newest version: to others it shows no feature whose lowest level is 0
-    (KIP-1022)."""
+    """Ask what a broker announces to clients of the newest version: to others it shows no feature whose lowest level
+    is 0 (KIP-1022)."""
     for version in _API_VERSIONS_VERSIONS:
         writer = Writer(True)
         writer.string(CLIENT_ID)
