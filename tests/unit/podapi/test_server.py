@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from tests.unit.podapi.fake_pod import FakePod
 from tests.unit.podapi.fake_server import eventually, serve, start
 
@@ -32,6 +35,7 @@ from muster_coordinator.podapi.models import (
     ResignationsRequest,
     StatusEvent,
 )
+from muster_coordinator.podapi.side_ports import MetricsRoutes
 from muster_coordinator.states import ShardState
 
 
@@ -186,6 +190,31 @@ async def test_probes_say_yes_or_no_with_a_line(client: PodClient, session: aioh
 async def test_metrics_are_served_as_text(client: PodClient, session: aiohttp.ClientSession) -> None:
     async with session.get(f"http://{client.address}/metrics") as response:
         assert await response.text() == "muster_up 1\n"
+
+
+async def test_metrics_asked_for_at_once_share_a_text_made_after_the_question() -> None:
+    texts: list[bytes] = []
+
+    def render() -> bytes:
+        texts.append(b"%d" % len(texts))
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass  # a text that takes long needs a long rest
+        return texts[-1]
+
+    app = web.Application()
+    app.router.add_routes(MetricsRoutes(render).routes())
+    async with TestClient(TestServer(app)) as client:
+
+        async def ask() -> bytes:
+            async with client.get("/metrics") as response:
+                return await response.read()
+
+        assert await ask() == b"0"
+        assert await ask() == b"1"
+        await asyncio.gather(*(ask() for _ in range(20)))
+        assert len(texts) < 20  # they have all come before the rest ends that the next text needs
+        assert int(await ask()) == len(texts) - 1
 
 
 async def test_watch_starts_with_the_status_then_sends_changes_and_heartbeats(client: PodClient) -> None:
