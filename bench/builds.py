@@ -1,4 +1,4 @@
-"""What the benchmarks need beside Python: the load generator (compiled from Go) and Kafka's jars (from Maven).
+"""The programs that benchmarks need: the load generator (compiled from Go) and Kafka's jars (from Maven).
 
 Both are kept in MUSTER_CACHE, by default ~/.cache/muster, for all clones of this repository.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 LOADGEN_SOURCES = Path(__file__).resolve().parent / "loadgen"
 KAFKA_VERSION = "4.3.1"
-"""What tests and benchmarks hold Muster against unless they are told otherwise."""
+"""The version that tests and benchmarks compare Muster with unless they are told otherwise."""
 KAFKA_VERSIONS = ("4.1.0", "4.3.1", "4.4.0")
 KAFKA_WITHOUT_TOOLS = (
     "4.4.0",
@@ -86,7 +86,7 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
 
 
 def kafka_directory(version: str = KAFKA_VERSION) -> Path:
-    """Where `kafka_jars` keeps that version; it may not be there."""
+    """The directory in which `kafka_jars` keeps that version; it may not exist."""
     return cache() / f"kafka-{version}"
 
 

@@ -43,7 +43,7 @@ PAGE = REPOSITORY / "docs" / "performance.md"
 BEGIN, END = "<!-- written by `make bench` -->\n", "<!-- end of what `make bench` wrote -->\n"
 WARM_UP_CONNECTIONS = 64
 JUST_BEFORE_S = 1.0
-"""Of load before each row: its groups exist, and their coordinators have answered."""
+"""The seconds of load before each row: after it its groups exist, and their coordinators have answered."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
-    """Of each round, the figures of each server and row. One server at a time."""
+    """Yields for each round the figures of each server and row. One server runs at a time."""
     generator = builds.loadgen()
     chosen = [
         (

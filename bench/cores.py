@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a second pod on the same node adds: commits of one pod and of two, which share nothing but the machine.
+"""Measures the gain of a second pod on the same node: commits of one pod and of two that share only the machine.
 
 Each pod leads its part of the partitions, and groups go to the pod that leads theirs. The load generator needs a share
 of the same cores, and it is shown: on two cores the second pod has what generator and first pod leave. The figures are

@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 
 def exit_code(main: Callable[[], int]) -> int:
-    """That of `main`; 1 when the measurement could not be made, 2 when a program is missing, 130 when interrupted."""
+    """The exit code of `main`; 1: the measurement could not be made, 2: a program is missing, 130: interrupted."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupted)
     try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What nothing on this event loop can stay below: an echo that the load generator takes for a coordinator, and a
-durable write.
+"""Measures the least that any server on this event loop can cost: an echo that the load generator takes for a
+coordinator, and a durable write.
 
 The echo answers each OffsetCommit with the bytes that would be right, and looks at nothing but the request's length,
 API key and correlation id: what is left are sockets and the loop. Its requests per CPU-second are the most that a pod

@@ -45,8 +45,8 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Site:
-    """Where clients go on each path: "direct", "relay", "through" the gateway. `pids`: of those between. `secured`:
-    with what they log in."""
+    """The addresses for clients on each path: "direct", "relay", "through" the gateway. `pids`: the processes between.
+    `secured`: the login that clients use."""
 
     bootstraps: dict[str, str]
     muster: str
@@ -114,7 +114,7 @@ def running(directory: Path, *, tls: bool) -> Iterator[Site]:
 
 
 def outgoing(secured: Secured) -> list[str]:
-    """What the gateway is told of TLS and logins, on all sides."""
+    """The gateway's settings of TLS and logins, on all sides."""
     account = secured.directory / "account"
     account.mkdir()
     (account / "username").write_text(USER)
@@ -213,12 +213,12 @@ def text(value: str) -> bytes:
 
 
 def list_offsets() -> bytes:
-    """Of one partition, its end."""
+    """A request for the end of one partition."""
     return request(2, 1, struct.pack(">ii", -1, 1) + text(servers.TOPIC) + struct.pack(">iiq", 1, 0, -1))
 
 
 def offset_fetch() -> bytes:
-    """Of one partition of a group at Muster."""
+    """A request for one partition of a group at Muster."""
     return request(9, 1, text("small") + struct.pack(">i", 1) + text(servers.TOPIC) + struct.pack(">ii", 1, 0))
 
 

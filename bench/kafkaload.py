@@ -86,7 +86,7 @@ def _loaded(node: servers.KafkaCluster, started: subprocess.Popen[bytes], groups
 
 
 def _errors(described: bytes) -> list[int]:
-    """Of groups that have no members."""
+    """The error codes in a description of groups that have no members."""
     (count,) = struct.unpack_from(">i", described)
     at, errors = 4, []
     for _ in range(count):

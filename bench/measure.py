@@ -18,7 +18,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Load:
-    """What the load generator is to do; times in seconds."""
+    """The orders to the load generator; times in seconds."""
 
     connections: int
     partitions_per_commit: int

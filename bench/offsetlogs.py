@@ -137,8 +137,8 @@ def checkpoint_logs(shape: Shape, data: Path, share: float) -> int:
 
 
 def write_checkpoint(shape: Shape, log: PartitionLog, log_id: str, offset: int) -> tuple[int, int]:
-    """Of the state up to the last batch that ends at `offset` or below: its bytes, and where it ends. Every key comes
-    in the records right below it, so nothing else is read."""
+    """Write the state up to the last batch that ends at `offset` or below. Returns its bytes, and the offset at which
+    it ends. Every key comes in the records right below it, so nothing else is read."""
     state = ReplayedState(GroupCoordinator(GroupConfig(), _AnyTopic(), lambda: ""))
     start = max(offset - shape.keys_per_partition - 2 * shape.batch_records, log.start_offset)
     first = next(log.read_batches(start)).base_offset

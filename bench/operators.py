@@ -1,4 +1,4 @@
-"""What many clusters cost one operator: CPU and memory with 20 clusters of 50 partitions, against those with one.
+"""Measures the cost of many clusters for one operator: CPU and memory with 20 clusters of 50 partitions, and with one.
 
 The API server and the pods are doubles in this process (`tests.support.fake_kubernetes`), the operator is a process of
 its own. For each number of clusters: until all are ready, then a while in which nothing changes.

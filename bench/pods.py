@@ -33,7 +33,7 @@ POLL_S = 0.02
 CALL_S = 60.0
 SILENCE_S = 60.0
 LOAD_DEADLINE_S = 600.0
-"""Of millions of records, on a machine with other work."""
+"""The seconds in which millions of records have to be loaded, on a machine with other work."""
 
 
 @dataclass

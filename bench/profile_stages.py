@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the CPU time of one commit, and of one OffsetFetch, goes in running pods, by perf: sockets, the event loop, the
+"""Measures by perf the CPU time of one commit, and of one OffsetFetch, in running pods: in sockets, the event loop, the
 durable write, and each folder of the coordinator.
 
 A load is measured without perf, then the same again under it. A sample counts for the system call it is in, or else for
@@ -74,7 +74,7 @@ def folders() -> dict[str, str]:
 
 
 def stage(frames: Sequence[tuple[str, str]], folder_of: dict[str, str]) -> str:
-    """Of one sample. `frames`: symbols and what they are in, the innermost first."""
+    """The stage that one sample counts for. `frames`: symbols and their owners, the innermost first."""
     symbols = {symbol for symbol, _ in frames}
     for symbol, name in IN_THE_KERNEL:
         if symbol in symbols:
@@ -88,7 +88,7 @@ def stage(frames: Sequence[tuple[str, str]], folder_of: dict[str, str]) -> str:
 
 
 def samples(lines: Iterable[str]) -> Iterator[list[tuple[str, str]]]:
-    """Of `perf script`: a line for the sample, one for each frame, an empty one."""
+    """The samples that `perf script` printed: each is a line, a line for each frame, and an empty line."""
     frames: list[tuple[str, str]] = []
     for line in lines:
         if line.startswith(("\t", " ")) and (words := line.split(None, 1)) and len(words) == 2:

@@ -1,4 +1,4 @@
-"""Where figures go: bench/results/, with the machine that they come from."""
+"""Writes figures to bench/results/, with the machine that they come from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write(name: str, report: dict[str, Any]) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """Where the figures come from: without this they cannot be compared with others."""
+    """The machine that the figures come from: without it they cannot be compared with others."""
     cpu = "unknown"
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):

@@ -1,4 +1,4 @@
-"""What TLS and logins need on both sides: a certificate of the server, a user, and the settings that name them."""
+"""The needs of TLS and logins on both sides: a certificate of the server, a user, and the settings that name them."""
 
 from __future__ import annotations
 

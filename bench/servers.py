@@ -1,4 +1,4 @@
-"""What is measured: one Muster pod in embedded mode, or one Kafka broker. Each is a context manager."""
+"""The servers that are measured: one Muster pod in embedded mode, or one Kafka broker. Each is a context manager."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def kafka(
     secured: Secured | None = None,
     synced: bool = False,
 ) -> Iterator[Server]:
-    """As many Kafka nodes as replicas, ready. Raises BenchError."""
+    """Kafka nodes, ready, as many as replicas. Raises BenchError."""
     cluster = KafkaCluster(
         directory, partitions=partitions, replicas=replication_factor, further=secured, synced=synced
     )

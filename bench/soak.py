@@ -29,7 +29,7 @@ CONNECTIONS, PARTITIONS = 64, 50
 WINDOW_S = 60.0
 MINUTES_MIN = 4
 GROWTH_MAX = 1.1
-"""Of the median resident memory, from the first third of the time to the last one."""
+"""The most that the median resident memory may grow (a factor), from the first third of the time to the last one."""
 
 
 def main() -> int:

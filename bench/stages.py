@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the time of one commit goes: CPU microseconds of each stage, by the pod's own classes, without sockets.
+"""Measures the time of one commit: CPU microseconds of each stage, by the pod's own classes, without sockets.
 
 Each of 64 groups commits its partitions in turn to one of 8 logs, as connections of `bench/commits.py` do. A stage is
 run alone for all commits of a turn, on what the stage before it gave. The figure is the best of several rounds, since

@@ -110,7 +110,7 @@ def _settle(pods: _Pods) -> None:
 
 
 def _records_loaded(pods: _Pods) -> float:
-    """By all pods, into shards and standbys."""
+    """The records that all pods have loaded, into shards and standbys."""
     total = 0.0
     for pod in pods.record():
         page = urlopen(f"http://{pod['apiAddress']}/metrics", timeout=DEADLINE_S).read().decode()

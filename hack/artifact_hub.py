@@ -38,7 +38,7 @@ def about_definitions() -> list[Json]:
 
 
 def shown(chart: str, image: str) -> dict[str, str]:
-    """What Artifact Hub shows of the chart. Its values are texts, also where they are YAML."""
+    """The texts about the chart that Artifact Hub shows. Its values are texts, also where they are YAML."""
     project = tomllib.loads((olm.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     said: dict[str, Any] = {
         "category": "streaming-messaging",

@@ -1,4 +1,4 @@
-"""Which modules are compiled, from the lists in pyproject.toml (ADR 13): for the build hook and its test."""
+"""Finds the modules to compile, from the lists in pyproject.toml (ADR 13): for the build hook and its test."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def manifest(archive: Path, version: str, base: str) -> str:
 
 
 def locked() -> str:
-    """What the command needs, by version and hash, for every platform."""
+    """The packages that the command needs, by version and hash, for every platform."""
     options = ("--frozen", "--no-emit-project", "--no-annotate", "--no-header", "--extra", "cli")
     return run("export", "--quiet", *options).stdout
 

@@ -24,7 +24,7 @@ MUSTER_IMAGE = "docker.io/library/muster:local"
 PIPELINE_IMAGE = "docker.io/library/muster-pipeline:local"
 KAFKA_IMAGE = "docker.io/library/muster-kafka:local"
 IMAGES = {"": MUSTER_IMAGE, "pipeline": PIPELINE_IMAGE, "kafka": KAFKA_IMAGE}
-"""By the name that hack/image knows."""
+"""The images, by the name that hack/image knows."""
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/sbin:/sbin"
 
 # What localkube and the image build call, and the Debian package that has it.
@@ -47,7 +47,7 @@ class ClusterError(Exception):
 
 
 def missing() -> list[str]:
-    """What keeps this machine from running a Kubernetes, one instruction each; nothing when it can."""
+    """Instructions, one for each thing that this machine lacks to run a Kubernetes; empty when it can."""
     return [] if has_kind() else localkube_missing()
 
 

@@ -52,7 +52,7 @@ def kustomization() -> Json:
 
 
 def installed(image: str) -> list[Json]:
-    """What `kubectl apply -k config` installs, with another image."""
+    """The objects that `kubectl apply -k config` installs, with another image."""
     read = [each for name in kustomization()["resources"] for each in documents(ROOT / "config" / name)]
     for each in read:
         if each["kind"] == "Deployment":
@@ -106,7 +106,7 @@ def _title(field: str) -> str:
 
 
 def _descriptors(schema: Json) -> list[Json]:
-    """What the console says about each field, from its schema."""
+    """The console's description of each field, from its schema."""
     made = []
     for name, field in schema.get("properties", {}).items():
         one = {"path": name, "displayName": _title(name), "description": field.get("description", _title(name))}
@@ -209,7 +209,7 @@ def service_version(image: str) -> Json:
 
 
 def labels() -> dict[str, str]:
-    """What metadata/annotations.yaml and the labels of the bundle's image say."""
+    """The labels in metadata/annotations.yaml and of the bundle's image."""
     prefix = "operators.operatorframework.io.bundle"
     return {
         f"{prefix}.mediatype.v1": MEDIA_TYPE,

@@ -130,7 +130,7 @@ def leave(members: list[GroupConsumer]) -> None:
 
 
 def all_offsets(bootstrap: str) -> Offsets:
-    """What a client that was never there before is told of every group."""
+    """The offsets of every group, as a new client is told them."""
     groups = [*TEAMS, *JOBS]
     with ThreadPoolExecutor(8) as pool:
         found = pool.map(lambda each: committed_offsets(bootstrap, each, TOPIC, PARTITIONS, ASKING_TIMEOUT_S), groups)

@@ -44,7 +44,7 @@ def field_texts(settings: type) -> dict[str, str]:
 
 
 def range_of(setting: Setting) -> str:
-    """What values it takes."""
+    """The values that the setting takes."""
     if isinstance(setting.default, bool):
         return "true, false"
     if isinstance(setting.default, str):

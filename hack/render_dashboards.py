@@ -25,7 +25,7 @@ GLANCE = (
     *("muster_connection_errors", "muster_storage_writable", "muster_damaged_replicas", "muster_operation_errors"),
     *("muster_mirror_lag", "muster_gateway_group_requests_waiting"),
 )
-"""What is looked at first, also from another dashboard's table."""
+"""The metrics to look at first, also from another dashboard's table."""
 
 ROWS = {
     "coordinators": (
@@ -220,7 +220,7 @@ def _in_rows(table: str, shown: Sequence[Metric]) -> list[tuple[str, list[Metric
 
 
 def dashboards() -> dict[str, dict[str, Any]]:
-    """By name of the file."""
+    """The dashboards, by name of the file."""
     known = metrics()
     by_name = {each.name: each for each in known}
     made = {"glance": _dashboard("glance", "at a glance", [("At a glance", [by_name[each] for each in GLANCE])])}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def print_or_write(text: str, page: Path, usage: str | None) -> None:
-    """By the arguments of the command; SystemExit with `usage` for any other ones."""
+    """Print the text, or write it to the page, by the arguments of the command. Raises SystemExit with `usage` for
+    other arguments."""
     if sys.argv[1:] == ["--write"]:
         page.write_text(text, encoding="utf-8")
     elif sys.argv[1:]:

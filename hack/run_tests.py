@@ -64,7 +64,7 @@ class Stage:
 
 @dataclass
 class Outcome:
-    """What became of a stage. `skips` counts the reasons of skipped tests; `error` says why the stage failed."""
+    """The result of a stage. `skips` counts the reasons of skipped tests; `error` says why the stage failed."""
 
     name: str
     counts: Counter[str] = field(default_factory=Counter)
@@ -163,7 +163,7 @@ def compiling() -> subprocess.Popen[str]:
 
 @cache
 def compiled() -> dict[str, str]:
-    """What makes Python import the compiled modules; nothing where they cannot be compiled, which is said then."""
+    """The environment with which Python imports the compiled modules; empty, with a message, if they do not compile."""
     output, _ = compiling().communicate()
     if compiling().returncode != 0:
         return {}

@@ -29,7 +29,7 @@ class Words:
 
 
 def words(page: str) -> Words:
-    """What a page of Markdown holds."""
+    """The counts of words in a page of Markdown."""
     counts = {"prose": 0, "table": 0, "command": 0}
     fenced = False
     for line in page.splitlines():
