@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("coordinator", "operator", "gateway", "cli", "pipeline", "bench", "hack")
+FOLDERS = ("coordinator", "operator", "gateway", "cli", "pipeline", "bench", "hack", "tests/support")
 BEGINNINGS = frozenset({"Of", "That", "Who", "Whom", "Whose", "As", "So"})
 NAMED = (  # folders whose docstrings do not begin with What or Where either; others are to follow
     "bench",
@@ -45,6 +45,7 @@ NAMED = (  # folders whose docstrings do not begin with What or Where either; ot
     "operator/muster_operator/store",
     "operator/muster_operator/watch",
     "pipeline/muster_pipeline",
+    "tests/support",
 )
 PHRASES = ("whoever", "from then on", "for so long", "in the place of")
 _GAP = r"[\s#]+"  # between two words: also the end of a line, and what begins the next line of a comment

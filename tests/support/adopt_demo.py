@@ -1,9 +1,9 @@
 """The steps of docs/adopt.md on this machine: a Kafka cluster with a group, and Muster in front of it.
 
 Three real brokers; a producer and the group `billing` use them. Then Muster mirrors the cluster, clients change their
-bootstrap to the gateway, a new group lives in Muster, Kafka's own tools show both, the pod that leads the new group is
-killed, and `billing` is taken to Muster with its offsets. Every record that was acknowledged has to reach each of the
-two applications once. Everything is kept in .cache/adopt-demo, or the directory that is named. Needs Java 17, and Maven
+bootstrap to the gateway, a new group lives in Muster, and Kafka's own tools show both. The pod that leads the new group
+is killed, and `billing` is taken to Muster with its offsets. Every acknowledged record has to reach each of the two
+applications once. Everything is kept in .cache/adopt-demo, or the directory that is named. Needs Java 17, and Maven
 the first time. Exit code 0: so it was.
 """
 

@@ -1,4 +1,4 @@
-"""What aiokafka has written, it reads again as a member of a group."""
+"""A round with aiokafka: it writes records, and reads them again as a member of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy before a real API server, which counts the requests of whoever uses its kubeconfig."""
+"""A proxy before a real API server, which counts the requests of the programs that use its kubeconfig."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service account has asked the API server since a moment, by the audit log (hack/localkube)."""
+"""The requests of a service account to the API server since a moment, by the audit log (hack/localkube)."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def unchecked_context(files: TlsFiles | None, *, version: ssl.TLSVersion | None 
 
 
 async def spoken(port: int, context: ssl.SSLContext | None, data: bytes, host: str = "127.0.0.1") -> bytes:
-    """What the port answers to `data`; nothing, when it refuses or closes. 2 s of silence count as nothing."""
+    """The bytes that the port answers to `data`; none when it refuses or closes. 2 s of silence count as none."""
     try:
         reader, writer = await asyncio.open_connection(
             host, port, ssl=context, server_hostname="muster-0" if context is not None else None

@@ -1,7 +1,7 @@
-"""What an API server makes of an object by its CustomResourceDefinition: defaults, schema and rules (CEL), without one.
+"""An API server's reading of an object by its CustomResourceDefinition: defaults, schema, rules (CEL).
 
-A reading of its own, for objects in the repository: the tests on Kubernetes have the last word. The cases that those
-refuse are refused here with the same words.
+It needs no server, and is a reading of its own, for objects in the repository: the tests on
+Kubernetes have the last word. The cases that those refuse are refused here with the same words.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ RESOURCES = {
     "/apis/policy/v1": ["poddisruptionbudgets"],
     f"/apis/{GROUP}/{VERSION}": [each.plural for each in OUR_RESOURCES],
 }
-"""What kopf looks for."""
+"""The resources that kopf looks for, by group and version."""
 REVISION = "1"
-"""Of every pod template: no pod is ever outdated."""
+"""The revision of every pod template: no pod is ever outdated."""
 LEASE = "muster-operator"
 
 
@@ -150,7 +150,7 @@ class FakeKubernetes:
             self._news.notify_all()
 
     async def _control(self, stateful_set: Json) -> None:
-        """As the controller of StatefulSets and a kubelet."""
+        """Act as the controller of StatefulSets and a kubelet."""
         meta = stateful_set["metadata"]
         cluster = self.clusters[meta["namespace"], meta["name"]]
         path = f"/apis/apps/v1/namespaces/{cluster.namespace}/statefulsets/{cluster.name}"

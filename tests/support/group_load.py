@@ -30,7 +30,7 @@ _DEADLINE_S = 60.0
 
 
 def kind_of(number: int) -> str:
-    """Of each 100 groups, 5 have a member, 3 commit in transactions, 2 are left to expire."""
+    """The kind of a group, by its number: 5 in 100 have a member, 3 commit in transactions, 2 are left to expire."""
     place = number % 100
     return "member" if place < 5 else "transactional" if place < 8 else "expiring" if place < 10 else "simple"
 

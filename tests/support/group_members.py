@@ -23,8 +23,8 @@ ASSIGNORS = {
     "kafka-python": ("sticky", "range", "roundrobin"),
     "aiokafka": ("roundrobin", "range", "sticky"),
 }
-"""What each client brings; the first ones are not all the same. Members of kafka-python 3.0 with its cooperative one
-never come to share, also with their group at Kafka."""
+"""The assignors that each client brings; the first ones are not all the same. Members of kafka-python 3.0 with its
+cooperative one never come to share, also with their group at Kafka."""
 PRODUCE_S = 60.0
 SESSION_MS, STATIC_SESSION_MS = 10_000, 60_000
 """A static member that was killed has its session's time to start again: a JVM on a busy machine needs more than ten
@@ -58,7 +58,7 @@ class Member:
         self, client: str, bootstrap: str, topic: str, group: str, assignor: str, instance: str | None = None
     ) -> None:
         self.numbers: list[int] = []
-        """As they came, before they were committed."""
+        """The numbers in the order in which they came, before they were committed."""
         self.rebalances = 0
         """How often it was given partitions, or more of them."""
         self.said: deque[str] = deque(maxlen=SAID_LINES)
@@ -113,7 +113,8 @@ async def assignments(port: int, group: str) -> list[int]:
 
 
 def _partitions(assignment: bytes) -> int:
-    """Of the one topic in a ConsumerProtocolAssignment: version, topics with name and partitions, user data."""
+    """The number of partitions of the one topic in a ConsumerProtocolAssignment: version, topics with name and
+    partitions, user data."""
     if not int.from_bytes(assignment[2:6], "big"):
         return 0
     name_bytes = int.from_bytes(assignment[6:8], "big")

@@ -61,7 +61,7 @@ class DrawnGroup:
             self._add_member()
 
     def spec(self) -> GroupSpec:
-        """What an assignor is given now."""
+        """The group as an assignor is given it now."""
         return GroupSpec(dict(self.members), self.homogeneous, dict(self.counts))
 
     def take_over(self, assignment: dict[str, Assignment]) -> None:

@@ -69,8 +69,8 @@ class JavaConsumer:
 
 
 def owned_twice(members: list[JavaConsumer]) -> list[str]:
-    """Where a partition was given to a member of a group before another one had given it back, was fenced, or was
-    killed."""
+    """The cases in which a partition was given to a member of a group before another one had given it back, was
+    fenced, or was killed."""
     ends_first = {"taken": 0, "lost": 0, "given": 1}
     events = sorted(
         [

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).with_name("TransactionalClient.java")
 
 
 class JavaError(Exception):
-    """What the library has thrown: class, class of its cause, message."""
+    """An exception that the library has thrown: class, class of its cause, message."""
 
 
 class JavaProducers:

@@ -43,7 +43,7 @@ class Door:
 
 
 def _one_line(pem: bytes) -> str:
-    """As a value of a properties file."""
+    """A PEM file as a value of a properties file."""
     return pem.decode().strip().replace("\n", "\\n")
 
 

@@ -44,7 +44,7 @@ class S3Pod:
 
     @property
     def keys(self) -> dict[str, str]:
-        """What a Secret with credentials has."""
+        """The keys of a Secret with credentials."""
         return {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": self._secret}
 
     def objects(self) -> list[str]:

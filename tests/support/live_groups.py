@@ -194,7 +194,7 @@ class LiveGroups:
 
     @property
     def values(self) -> list[str]:
-        """What each group should have been given."""
+        """The values that each group should have been given."""
         return [str(number) for number in range(self.produced)]
 
     def _feed(self) -> None:

@@ -67,7 +67,7 @@ class ConsoleReader:
 
 
 class Ends:
-    """Where the upstream's partitions end: what their leaders say, which do not change here."""
+    """The end offsets of the upstream's partitions, asked of their leaders, which do not change here."""
 
     def __init__(self, leaders: dict[int, list[int]]) -> None:
         """`leaders`: partitions by the port of their leader."""
@@ -97,7 +97,7 @@ class Ends:
 
 
 class MirrorReader:
-    """What the pods of `muster local up` say of their mirrors."""
+    """Reads the state of the mirrors in the pods of `muster local up`."""
 
     def __init__(self, data: Path) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""What a cluster says of its groups, for comparing a mirror with the Kafka cluster that it follows."""
+"""The groups of a cluster as it shows them, for comparing a mirror with the Kafka cluster that it follows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def until(holds: Callable[[], Awaitable[Any]], what: str, timeout_s: float
 
 
 async def groups_of(port: int, names: Iterable[str]) -> dict[str, Any]:
-    """By group: its description and all its offsets, as one connection to the server shows them."""
+    """The description and all offsets of each group, by its name, as one connection to the server shows them."""
     names = tuple(names)
     describe, fetch = schema("describe_groups", 5), schema("offset_fetch", 8)
     client = await KafkaClient.connect(port)

@@ -32,7 +32,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Partition:
-    """What an OffsetsPartition's status says."""
+    """The status of an OffsetsPartition."""
 
     index: int
     leader: str | None
@@ -69,7 +69,7 @@ class MusterCluster:
         return {each.index: each for each in map(_partition, self.objects("offsetspartitions"))}
 
     def row(self, partition: str) -> str:
-        """What a person sees of an OffsetsPartition."""
+        """The row that kubectl prints for an OffsetsPartition."""
         return " ".join(self.kubectl("get", "offsetspartition", partition, "--no-headers").split())
 
     def pod(self, name: str) -> Pod:

@@ -1,4 +1,4 @@
-"""What a Kafka cluster was told about offsets, and when: what it must have had committed at any moment."""
+"""A ledger of the offsets that a Kafka cluster was told, and when: it tells which were committed at any moment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _History:
         self.offsets: list[int | None] = []
 
     def allowed(self, at_ms: int) -> list[int | None]:
-        """What counts from the last change that was answered, and from each that was under way."""
+        """The offsets that may be committed: that of the last answered change, and that of each change under way."""
         last = bisect_right(self.answered, at_ms)
         return [self.offsets[last - 1] if last else None, *self.offsets[last : bisect_right(self.sent, at_ms)]]
 
@@ -77,4 +77,4 @@ class Ledger:
 
 
 PARTITIONS = 12
-"""Of the topic."""
+"""The number of partitions of the topic."""

@@ -15,7 +15,7 @@ from tests.support.prometheus import Prometheus
 
 RUNBOOK = REPOSITORY / "docs" / "runbook.md"
 NEEDS_A_PERSON = 1
-"""What `muster status` ends with when it tells of a fault (docs/cli.md)."""
+"""The exit code of `muster status` when it tells of a fault (docs/cli.md)."""
 
 
 def commands_of(alert: str) -> list[str]:
@@ -61,7 +61,7 @@ class OnCall:
         return labels.get("exported_namespace", labels["namespace"])
 
     def looks(self, alert: str, labels: Mapping[str, str]) -> str:
-        """What the runbook's commands say. Each has to end well, and to have all that it names from the alert."""
+        """The output of the runbook's commands. Each has to end well, and to have all that it names from the alert."""
         words = {"POD": labels.get("pod"), "CLUSTER": labels.get("cluster")}
         if "namespace" in labels:
             words["NAMESPACE"] = self._namespace(labels)

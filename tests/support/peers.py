@@ -72,7 +72,7 @@ def image(
 
 
 class FakeReplicas:
-    """What a pod's replicas heard."""
+    """Stands for a pod's replicas, and keeps what they heard."""
 
     def __init__(self) -> None:
         self.received: list[tuple[int, Message]] = []

@@ -84,7 +84,7 @@ class Cared(MusterCluster):
         wait_until(at_home, "every partition is led by its preferred leader", READY_S)
 
     def evict(self, pod: str) -> str:
-        """As `kubectl drain` does; what the API server says."""
+        """Evict a pod as `kubectl drain` does. Returns the answer of the API server."""
         meta = {"name": pod, "namespace": self.namespace}
         body = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta})
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
@@ -92,12 +92,12 @@ class Cared(MusterCluster):
         return done.stdout + done.stderr
 
     def runs(self) -> dict[str, tuple[str, int]]:
-        """What changes when a pod or its container restarts."""
+        """(uid, restarts) of each pod, by its name: they change when the pod or its container restarts."""
         return {pod.name: (pod.uid, pod.restarts) for pod in self.pods()}
 
 
 class Outside(Cared):
-    """As clients outside see it: they know addresses of nodes alone, which stay when pods are replaced."""
+    """The cluster as clients outside see it: they know addresses of nodes alone, which stay when pods are replaced."""
 
     def bootstrap(self) -> str:
         (listener,) = self.status()["listeners"]

@@ -194,7 +194,7 @@ class SoloPod(PodProcess):
 
     @property
     def _numbers(self) -> list[int]:
-        """Of all partitions, as the pod API has them."""
+        """The numbers of all partitions, as the pod API has them."""
         return [*range(self.partitions), *TRANSACTIONS.numbers[: self.transaction_partitions]]
 
     async def push_metadata(self) -> None:

@@ -84,7 +84,7 @@ def short_rules(seconds_of_a_minute: int) -> dict[str, Any]:
 
 
 def scrape_configs(targets: Path) -> list[dict[str, Any]]:
-    """What the Prometheus operator makes of the PodMonitors: which pods, which port, and which labels."""
+    """The scrape configurations that the Prometheus operator makes of the PodMonitors: pods, port, and labels."""
     monitors = [each for each in yaml.safe_load_all(MONITORS.read_text(encoding="utf-8")) if each]
     return [_job(each, targets) for each in monitors]
 

@@ -78,7 +78,7 @@ class NotingConsumer:
         self.assignments = 0
         """How often it got partitions: once, unless its group was rebalanced."""
         self.numbers: list[int] = []
-        """As they came."""
+        """The numbers in the order in which they came."""
         self.longest_pause_s = 0.0
         """Between two records, or their commits."""
         where = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
@@ -104,7 +104,7 @@ class NotingConsumer:
         wait_until(lambda: len(self.numbers) >= count, f"{count} records are received", WAIT_S)
 
     def goes_on(self, more: int) -> None:
-        """As many records more arrive."""
+        """Wait until that many more records have arrived."""
         self.wait_received(len(self.numbers) + more)
 
     def _run(self) -> None:

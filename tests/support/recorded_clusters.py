@@ -28,7 +28,7 @@ def _file(name: str) -> Json:
 
 
 def recorded(name: str) -> Json:
-    """By plural, the objects; `now`: when they were recorded, in seconds since 1970. A copy that may be changed."""
+    """A copy, which may be changed, of the recorded objects by plural; `now`: their time in seconds since 1970."""
     return copy.deepcopy(_file(name))
 
 
@@ -40,7 +40,7 @@ class RecordedServer:
         self.refused = refused
         self.asked: set[tuple[str, str]] = set()
         self.texts: dict[str, str] = {}
-        """By path: what `get_text` answers."""
+        """The answers of `get_text`, by path."""
 
     @property
     def client(self) -> KubeClient:

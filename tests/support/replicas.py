@@ -249,7 +249,7 @@ class ReplicaPod:
             await manager.stop()
 
     async def kill(self) -> None:
-        """As SIGKILL: from this moment on nothing is written, sent or answered."""
+        """End the pod as SIGKILL does: after this nothing is written, sent or answered."""
         self.disk.dead = True
         manager, self.manager = self.manager, None
         self.run += 1

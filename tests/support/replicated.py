@@ -197,7 +197,7 @@ class GroupClient:
                 await asyncio.sleep(POLL_S)
 
     async def coordinator_port(self, group: str, ask: int | None = None) -> int:
-        """What a running pod (`ask`: this one) answers; 0: no coordinator is available."""
+        """The coordinator's port by the answer of a running pod (`ask`: this one); 0: no coordinator is available."""
         pod = self._pods.pods[ask] if ask is not None else self._pods.running[0]
         request = entity("find_coordinator", 3)(key=group, key_type=0)
         answer = await (await self._connection(pod.kafka_port)).call(request)

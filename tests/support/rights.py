@@ -10,7 +10,7 @@ Right = tuple[str, str, str, str]
 
 
 def granted(objects: Iterable[dict[str, Any]]) -> set[Right]:
-    """What the roles among `objects` allow."""
+    """The rights that the roles among `objects` allow."""
     return {
         (group, resource, verb, name)
         for each in objects

@@ -55,7 +55,7 @@ class S3Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a client has to be told."""
+        """The environment variables that a client needs."""
         return {
             "AWS_ACCESS_KEY_ID": "tests",
             "AWS_SECRET_ACCESS_KEY": self._secret,

@@ -27,7 +27,7 @@ from muster_coordinator.security.tls import TlsFiles
 
 ALL = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
 PASSWORDS = {"alice": "pencil", "bob": "builder", "gateway": "wicket", "mirror": "glass"}
-"""Of Kafka's users; `gateway` and `mirror` are those of Muster."""
+"""The passwords of Kafka's users; `gateway` and `mirror` are those of Muster."""
 GUARDED, GUARDED_GROUPS = "guarded", "m-alice-"
 """A topic and, at Muster, groups that only alice may use."""
 PARTITIONS = 5

@@ -1,4 +1,4 @@
-"""A way to a broker on which answers to Fetch take longer: whoever follows a topic through it is behind."""
+"""A way to a broker on which answers to Fetch take longer: a client that follows a topic through it is behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process is connected to which port of this machine."""
+"""Tells which process is connected to which port of this machine."""
 
 from __future__ import annotations
 

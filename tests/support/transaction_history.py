@@ -1,4 +1,4 @@
-"""What the logs of both topics say of the transactions of `transaction_load`, and which cuts of them tear one."""
+"""The transactions of `transaction_load` by the logs of both topics, and the cuts of the logs that tear one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPLETE = (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT
 
 @dataclass
 class Told:
-    """Where a transaction is told of, as (partition number, offset)."""
+    """The places at which the logs tell of a transaction, as (partition number, offset)."""
 
     offsets: set[tuple[int, int]] = field(default_factory=set)
     markers: set[tuple[int, int]] = field(default_factory=set)
@@ -48,8 +48,8 @@ def _in(cut: Mapping[int, int], place: tuple[int, int] | None) -> bool:
 
 
 def history(store: Store, backup: Backup) -> dict[tuple[str, int], Told]:
-    """By the client's name and the number of its transaction, which is the offset that it commits. Logs have to be
-    whole, not compacted."""
+    """The transactions, by the client's name and the number of its transaction, which is the offset that it commits.
+    Logs have to be whole, not compacted."""
     found: dict[tuple[str, int], Told] = defaultdict(Told)
     decided: dict[str, int] = defaultdict(int)
     completed: dict[str, int] = defaultdict(int)

@@ -15,7 +15,8 @@ TOPIC = "orders"
 
 @dataclass(frozen=True)
 class Known:
-    """What one client knew once: `acked` is committed, `begun` may be. Offsets between them are allowed later."""
+    """The knowledge of one client at a moment: `acked` is committed, `begun` may be. Later, offsets between them
+    are allowed."""
 
     acked: int
     begun: int
@@ -49,7 +50,7 @@ class Load:
         return sum(self._acked.values())
 
     def known(self) -> dict[str, Known]:
-        """By client, what each knows now: `acked` is read before `begun`."""
+        """The knowledge of each client now, by its name: `acked` is read before `begun`."""
         acked = dict(self._acked)
         return {name: Known(acked.get(name, NO_OFFSET), begun) for name, begun in dict(self._begun).items()}
 

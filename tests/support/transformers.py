@@ -34,7 +34,7 @@ PATIENCE_S = 240.0
 SOURCE = Path(__file__).with_name("Transformer.java")
 
 Offsets = dict[int, int]
-"""By partition of the input."""
+"""Offsets by partition of the input."""
 
 
 class Transformer(Protocol):
@@ -216,7 +216,8 @@ class LibrdkafkaTransformer:
         return [each.partition for each in self._consumer.assignment()]
 
     def _committed(self, partitions: Sequence[int]) -> Offsets:
-        """As soon as no transaction is about to change it; asks again while the group has no coordinator."""
+        """The committed offsets, once no transaction is about to change them. Asks again while the group has no
+        coordinator."""
         asked = [TopicPartition(self._input, partition) for partition in partitions]
         return {each.partition: max(each.offset, 0) for each in committed(self._consumer, asked)}
 
