@@ -23,7 +23,7 @@ from tests.attacks import report
 from tests.attacks.catalogue import ATTACKS, Attack
 from tests.attacks.errors import HarnessError, Skipped
 from tests.attacks.judging import RATIO_MAX, Verdict, missed, slow
-from tests.attacks.measuring import Measured, measured
+from tests.attacks.measuring import Measured, at_a_neighbour, measured
 
 SECONDS = 2.0
 RUNS = 3
@@ -88,7 +88,10 @@ def judged(attack: Attack, seconds: float, runs: int) -> Verdict:
             verdict.reasons += [each for each in missed(attack, run) if each not in verdict.reasons]
             if verdict.reasons or not slow(attack, verdict.runs[0].ratio) or len(verdict.runs) == runs:
                 break
-        verdict.reasons += slow(attack, verdict.ratio)
+        too_slow = slow(attack, verdict.ratio)
+        verdict.reasons += too_slow
+        if too_slow:
+            verdict.neighbour = beside_another(attack, seconds)
     except Skipped as error:
         verdict.skipped = str(error)
     except HarnessError as error:
@@ -118,6 +121,17 @@ def once(attack: Attack, seconds: float) -> Measured:
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def beside_another(attack: Attack, seconds: float) -> float:
+    """What members feel of the machine alone. Raises HarnessError and Skipped."""
+    with tempfile.TemporaryDirectory(prefix=f"{attack.name}-", dir=DIRECTORY, ignore_cleanup_errors=True) as directory:
+        try:
+            return asyncio.run(asyncio.wait_for(at_a_neighbour(attack, Path(directory), seconds), LONGEST_S))
+        except TimeoutError:
+            raise HarnessError(f"the control did not end in {LONGEST_S:g} s") from None
+        except OSError as error:
+            raise HarnessError(f"the control: {type(error).__name__}: {error}") from error
 
 
 def interrupted(number: int, frame: object) -> None:

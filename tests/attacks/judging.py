@@ -17,12 +17,14 @@ RETRIED = {"14", "15", "16"}
 
 @dataclass
 class Verdict:
-    """`runs`: all that were made; more than one where the first had missed the bar of p99. `reasons`: of a miss."""
+    """`runs`: all that were made; more than one where the first had missed the bar of p99. `reasons`: of a miss.
+    `neighbour`: where that bar is missed, p99 in ms of members while another pod or gateway is attacked; no bar."""
 
     attack: Attack
     runs: list[Measured] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     skipped: str = ""
+    neighbour: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -35,7 +37,8 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         runs = [asdict(run) | {"ratio": round(run.ratio, 2)} for run in self.runs]
-        return {"attack": self.attack.name, "runs": runs, "reasons": self.reasons, "skipped": self.skipped}
+        found = {"attack": self.attack.name, "runs": runs, "reasons": self.reasons, "skipped": self.skipped}
+        return found | {"neighbour": self.neighbour}
 
 
 def missed(attack: Attack, run: Measured) -> list[str]:

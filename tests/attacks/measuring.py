@@ -57,6 +57,28 @@ async def measured(attack: Attack, directory: Path, seconds: float) -> Measured:
             return await _attacked(attack, attacked, members, attackers, seconds)
 
 
+async def at_a_neighbour(attack: Attack, directory: Path, seconds: float) -> float:
+    """The p99, in ms, of members at a pod or gateway of their own while the attack goes to another one: what the
+    machine gives while attackers and attacked are busy. Raises HarnessError and Skipped. Files are in `directory`."""
+    directories = [directory / "attacked", directory / "neighbour"]
+    for each in directories:
+        each.mkdir()
+    async with (
+        place(attack, directories[0]) as attacked,
+        place(attack, directories[1]) as neighbour,
+        Child("tests.attacks.members", neighbour.target.as_text()) as members,
+        Child("tests.attacks.attackers", attack.name, attacked.target.as_text()) as attackers,
+    ):
+        await asyncio.gather(members.line(READY_S), attackers.line(READY_S))
+        await asyncio.sleep(WARM_UP_S)
+        await _felt(members)
+        attackers.tell()
+        await asyncio.sleep(seconds)
+        felt = await _felt(members)
+        await attackers.told(ANSWER_S)
+        return felt.p99
+
+
 async def _attacked(attack: Attack, attacked: Place, members: Child, attackers: Child, seconds: float) -> Measured:
     await asyncio.sleep(WARM_UP_S)
     await _felt(members)

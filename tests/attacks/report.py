@@ -14,7 +14,8 @@ from tests.attacks.members import MEMBERS
 PAGE = Path(__file__).parents[2] / "docs" / "attacks.md"
 TEXT = Path(__file__).with_name("page.md")
 HEAD = (
-    "| attack | what | errors | lost | forgotten | moved | p99 ms without | beside | times | MiB | as before in s | |"
+    "| attack | what | errors | lost | forgotten | moved | p99 ms without | beside | times | neighbour | MiB "
+    "| as before in s | |"
 )
 
 
@@ -22,13 +23,15 @@ def row(verdict: Verdict) -> str:
     """Of the table."""
     name, what = verdict.attack.name, verdict.attack.what
     if not verdict.runs:
-        return f"| {name} | {what} | | | | | | | | | | {verdict.skipped or '; '.join(verdict.reasons)} |"
+        return f"| {name} | {what} | | | | | | | | | | | {verdict.skipped or '; '.join(verdict.reasons)} |"
     run = verdict.middle
     calm = "-" if run.calm_s is None else f"{run.calm_s:.1f}"
+    neighbour = "–" if verdict.neighbour is None else f"{verdict.neighbour:.1f}"
     return (
         f"| {name} | {what} | {sum(run.beside.errors.values())} | {run.after.lost} | {run.after.forgotten} "
-        f"| {run.moved} | {run.without.p99:.1f} | {run.beside.p99:.1f} | {verdict.ratio:.1f} | {run.grown >> 20} "
-        f"| {calm} | {'**misses**: ' + '; '.join(verdict.reasons) if verdict.reasons else 'keeps all'} |"
+        f"| {run.moved} | {run.without.p99:.1f} | {run.beside.p99:.1f} | {verdict.ratio:.1f} | {neighbour} "
+        f"| {run.grown >> 20} | {calm} "
+        f"| {'**misses**: ' + '; '.join(verdict.reasons) if verdict.reasons else 'keeps all'} |"
     )
 
 
@@ -37,9 +40,11 @@ def line(verdict: Verdict) -> str:
     if not verdict.runs:
         return f"{verdict.attack.name:<28} {verdict.skipped or '; '.join(verdict.reasons)}"
     run = verdict.middle
+    neighbour = "" if verdict.neighbour is None else f"; a neighbour: {verdict.neighbour:.1f} ms"
     return (
         f"{verdict.attack.name:<28} p99 {run.without.p99:7.1f} -> {run.beside.p99:8.1f} ms ({verdict.ratio:5.1f} x), "
         f"+{run.grown >> 20:4} MiB  {'MISSES ' + '; '.join(verdict.reasons) if verdict.reasons else 'keeps all'}"
+        f"{neighbour}"
     )
 
 
@@ -60,7 +65,7 @@ def page(verdicts: Sequence[Verdict], seconds: float) -> str:
     text = TEXT.read_text(encoding="utf-8").format(
         members=MEMBERS, ratio=f"{RATIO_MAX:g}", memory=MEMORY_MAX >> 20, how=how, summary=summary(verdicts)
     )
-    rule = "|---|---|" + "---:|" * 9 + "---|"
+    rule = "|---|---|" + "---:|" * 10 + "---|"
     return "\n".join([text, HEAD, rule, *(row(each) for each in verdicts), ""])
 
 

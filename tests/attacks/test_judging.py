@@ -52,6 +52,16 @@ def test_median_of_the_runs_is_what_counts() -> None:
     assert verdict.middle is runs[2]
 
 
+def test_neighbour_is_a_column_and_no_bar() -> None:
+    names = [each.strip() for each in report.HEAD.strip("|").split("|")]
+    rows = [report.row(Verdict(ATTACK, [GOOD], neighbour=each)) for each in (None, 7.3)]
+    rows.append(report.row(Verdict(ATTACK, skipped="no root")))
+    cells = [[cell.strip() for cell in row[1:-1].split("|")] for row in rows]
+    assert [len(each) for each in cells] == [len(names)] * 3
+    assert [each[names.index("neighbour")] for each in cells] == ["–", "7.3", ""]
+    assert cells[1][-1] == "keeps all"
+
+
 def test_page_has_a_row_for_each_attack() -> None:
     page = report.PAGE.read_text(encoding="utf-8")
     assert [name for name in ATTACKS if f"| {name} |" not in page] == []
