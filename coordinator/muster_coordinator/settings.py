@@ -282,8 +282,8 @@ class TokenSettings:
     """Tokens of OAUTHBEARER: JSON Web Tokens of an identity provider."""
 
     sasl_oauthbearer_jwks_endpoint_url: str = _text("sasl.oauthbearer.jwks.endpoint.url", _check_key_url)
-    """Where the keys are that sign tokens, a JSON Web Key Set: `https://...`, or `file:///...`, which is read again
-    when it changes. OAUTHBEARER needs it."""
+    """The address of the keys that sign tokens, a JSON Web Key Set: `https://...`, or `file:///...`, which is read
+    again when it changes. OAUTHBEARER needs it."""
 
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
         3_600_000, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 1000
@@ -306,7 +306,7 @@ class TokenSettings:
     """How far (seconds) the provider's clock may be off."""
 
     sasl_oauthbearer_sub_claim_name: str = _text("sasl.oauthbearer.sub.claim.name", _check_name, "sub")
-    """Which claim of a token has the name of the user."""
+    """The claim of a token that has the name of the user."""
 
 
 @dataclass(frozen=True)
@@ -364,8 +364,8 @@ class UpstreamSettings:
     were compacted away meanwhile, reads the partition again."""
 
     upstream_security_protocol: str = _text(None, check_protocol, "PLAINTEXT")
-    """What its brokers ask of clients, as Kafka's security.protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` (for SCRAM
-    only), `SASL_SSL`."""
+    """The protocol of its brokers' listener, as Kafka's security.protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` (for
+    SCRAM only), `SASL_SSL`."""
 
     upstream_sasl_mechanism: str = _text(None, check_mechanism)
     """With SASL: `SCRAM-SHA-512`, `SCRAM-SHA-256`, `PLAIN` or `OAUTHBEARER`."""
@@ -407,7 +407,7 @@ class UpstreamSettings:
 
 @dataclass(frozen=True)
 class TracingSettings:
-    """What takes long, for people who look for the cause (docs/traces.md). Nothing of it is done while it is off."""
+    """Logs and traces of slow work, for people who look for its cause (docs/traces.md). They cost nothing while off."""
 
     slow_request_ms: int = _setting(0, None, 0, 600_000)
     """Requests that took at least so long (ms), from their turn on the connection to their answer, are told by
@@ -421,7 +421,7 @@ class TracingSettings:
 
 @dataclass(frozen=True)
 class ListenerSecuritySettings:
-    """What can be set for each listener by itself."""
+    """The settings that each listener can have by itself."""
 
     tls: TlsSettings
     sasl: SaslSettings
