@@ -34,13 +34,14 @@ async def fetch_of_partitions_without_an_offset(s: Session, version: int) -> Non
 
 @script(versions=range(1, 11))
 async def fetch_with_the_empty_group_id(s: Session, version: int) -> None:
-    await fetch(s, version, {"t": [0]}, group="")
+    """All scripts share this group: no other has committed an offset of the topic for it."""
+    await fetch(s, version, {"u": [0]}, group="")
 
 
 @script(versions=range(2, 11))
 async def commit_with_the_empty_group_id(s: Session, version: int) -> None:
     await commit(s, version, group_id="")
-    await fetch(s, 8, {"t": [0]}, group="")
+    await fetch(s, version, {"t": [0]}, group="")
 
 
 @script(versions=range(2, 11))
