@@ -263,7 +263,9 @@ class ClientConnection(asyncio.Protocol):
             self._ask_broker(Slot(head), frame)
 
     def _is_about_movable(self, groups: tuple[str, ...]) -> bool:
-        return self._shared.moves is not None and any(map(self._shared.moves.is_movable, groups))
+        """Whether leases decide where the request goes. Groups that Muster serves for good need none."""
+        moves, is_served = self._shared.moves, self._shared.routes.is_served
+        return moves is not None and any(not is_served(group) and moves.is_movable(group) for group in groups)
 
     def _about_movable(self, head: RequestHead, frame: bytes, groups: tuple[str, ...]) -> None:
         shared = self._shared

@@ -73,10 +73,7 @@ class Moves:
     def is_movable(self, group_id: str) -> bool:
         """Whether a request about the group has to have a lease. Until the leader of its partition has answered once,
         that is any group: it may have moved before this gateway started, whatever the settings name."""
-        if group_id.startswith(self.prefixes):
-            return True
-        lease = self._lease(group_id)
-        return lease is None or not lease.has_answer or lease.has_route(group_id)
+        return group_id.startswith(self.prefixes) or _may_have_moved(group_id, self._lease(group_id))
 
     def way(self, group_id: str) -> Way:
         """The way of a request of a movable group now."""
@@ -90,9 +87,9 @@ class Moves:
 
     def is_unknown(self, group_id: str) -> bool:
         """Whether the movable group may have moved without the gateway's knowing."""
-        if not self.is_movable(group_id):
-            return False
         lease = self._lease(group_id)
+        if not (group_id.startswith(self.prefixes) or _may_have_moved(group_id, lease)):
+            return False
         return lease is None or not (lease.is_at_muster(group_id) or lease.is_held(self._clock()))
 
     def sent(self, group_ids: Iterable[str]) -> tuple[Pledge, ...]:
@@ -173,6 +170,11 @@ class Moves:
 
     def _lease(self, group_id: str) -> RouteLease | None:
         return self._leases[partition_for(group_id, len(self._leases))] if self._leases else None
+
+
+def _may_have_moved(group_id: str, lease: RouteLease | None) -> bool:
+    """Whether the group has a route, or its partition's leader has not told the routes yet."""
+    return lease is None or not lease.has_answer or lease.has_route(group_id)
 
 
 def shown_prefixes(prefixes: Iterable[str]) -> list[str]:
