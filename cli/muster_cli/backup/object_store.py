@@ -88,21 +88,19 @@ class ObjectStore:
 def _told(what: str, done: str) -> Iterator[None]:
     try:
         yield
-    except (NotFoundError, FileNotFoundError) as error:
-        # S3 answers 404 for a bucket that is not there as well, and some servers for a key that they do not know.
-        if (answer := _ANSWER.search(str(error))) is not None and answer[1] != _NO_OBJECT:
-            raise StoreError(f"cannot {done} {what}: {_why(error)}") from error
-        raise MissingError(f"cannot {done} {what}: there is none") from error
     except (BaseError, OSError, ValueError) as error:
-        raise StoreError(f"cannot {done} {what}: {_why(error)}") from error
+        text = str(error)
+        answer = _ANSWER.search(text)
+        # S3 answers 404 for a bucket that is not there as well, and some servers for a key that they do not know.
+        is_missing = isinstance(error, NotFoundError | FileNotFoundError)
+        if is_missing and (answer is None or answer[1] == _NO_OBJECT):
+            raise MissingError(f"cannot {done} {what}: there is none") from error
+        said_first = text.splitlines()[0] if text else repr(error)
+        raise StoreError(f"cannot {done} {what}: {_why(answer) if answer is not None else said_first}") from error
 
 
-def _why(error: Exception) -> str:
-    """What the object store answered, with the way out where one is known; otherwise what the library says first."""
-    text = str(error)
-    answer = _ANSWER.search(text)
-    if answer is None:
-        return text.splitlines()[0] if text else repr(error)
+def _why(answer: re.Match[str]) -> str:
+    """What the object store answered, with the way out where one is known."""
     code, message = answer[1], unescape(answer[2] or "").strip().rstrip(".")
     way_out = _WAYS_OUT.get(code, "")
     said = f"the object store answers {code}" + (f" ({message})" if message else "")
