@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +38,9 @@ def about_definitions() -> list[Json]:
 
 def shown(chart: str, image: str) -> dict[str, str]:
     """The texts about the chart that Artifact Hub shows. Its values are texts, also where they are YAML."""
-    project = tomllib.loads((olm.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     said: dict[str, Any] = {
         "category": "streaming-messaging",
-        "license": project["license"],
+        "license": olm.project()["license"],
         "crds": olm.text(about_definitions()),
     }
     if chart == "muster":

@@ -66,6 +66,12 @@ def default_image() -> str:
     return f"{image['newName']}:{image['newTag']}"
 
 
+def project() -> Json:
+    """The version, licence and description of the release."""
+    found: Json = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
+
+
 def definitions() -> list[Json]:
     """The CustomResourceDefinitions."""
     (listed,) = documents(ROOT / "crds" / "Kustomization")
@@ -144,20 +150,20 @@ def service_version(image: str) -> Json:
     """The ClusterServiceVersion."""
     objects = installed(image)
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    release = project()
     (chart,) = documents(ROOT / "charts" / "muster" / "Chart.yaml")
 
     def rules(kind: str) -> list[Json]:
         account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
         return [{"serviceAccountName": account, "rules": each["rules"]} for each in objects if is_ours(each, kind)]
 
-    summary = project["description"]
+    summary = release["description"]
     owned_definitions = [owned(each) for each in definitions()]
     return {
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
         "metadata": {
-            "name": f"{PACKAGE}.v{project['version']}",
+            "name": f"{PACKAGE}.v{release['version']}",
             "annotations": {
                 "alm-examples": json.dumps(examples(), indent=2),
                 "capabilities": CAPABILITIES,
@@ -173,7 +179,7 @@ def service_version(image: str) -> Json:
         "spec": {
             "displayName": "Muster",
             "description": DESCRIPTION.format(summary=summary, namespace=kustomization()["namespace"]),
-            "version": project["version"],
+            "version": release["version"],
             "maturity": "alpha",
             "minKubeVersion": re.sub(r"^>=([0-9.]+).*$", r"\1", chart["kubeVersion"]),
             "provider": {"name": "Muster"},
