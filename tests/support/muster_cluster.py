@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.support.kube import kubectl
 
-POLL_S = 0.05
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.4
+"""Pauses of a wait grow: each look at a cluster is a kubectl, a tenth of a second of a processor that the cluster needs."""
 
 SHOWN = ("coordinatorclusters", "offsetstopics", "offsetspartitions", "pods", "persistentvolumeclaims", "events")
 """Kinds in the summary of a cluster that did not become what a test waits for."""
@@ -102,9 +103,11 @@ class MusterCluster:
 def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
     """Ask again and again until it holds. Fails the test with `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
+    pause_s = FIRST_PAUSE_S
     while not holds():
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(POLL_S)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, LONGEST_PAUSE_S)
 
 
 def _pod(item: dict[str, Any]) -> Pod:
