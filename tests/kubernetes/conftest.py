@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from tests.support.kube import REPOSITORY, custom_resources, install_operator, kubectl
@@ -10,7 +10,22 @@ from tests.support.muster_cluster import MusterCluster
 
 __all__ = ["custom_resources", "muster_cluster", "operator"]
 
+OPERATOR = "app.kubernetes.io/name=muster-operator"
 SAMPLE = REPOSITORY / "tests" / "kubernetes" / "sample.yaml"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows its cluster as it is then: what is printed when the cluster goes is often whole again."""
+    report = yield
+    if report.failed and report.when == "call":
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, MusterCluster):
+                report.sections.append(("cluster at the failure", value.summary()))
+                for namespace, label in ((value.namespace, "muster.dev/gateway"), ("muster-system", OPERATOR)):
+                    told = ("logs", "-n", namespace, "-l", label, "--prefix", "--tail=200")
+                    report.sections.append((f"logs of {label}", kubectl(*told, check=False).stdout))
+    return report
 
 
 @pytest.fixture(scope="session")
