@@ -25,7 +25,7 @@ demo: $(STAMP) ## the main job on this machine: local cluster, real clients, kil
 	@$(BIN)/muster demo
 
 .PHONY: demo-adopt
-demo-adopt: $(STAMP) ## a Kafka cluster gets Muster in front of it: mirror, gateway, a group moved, a pod killed (Java 17, Maven; a minute)
+demo-adopt: $(STAMP) ## a Kafka cluster gets Muster in front of it: mirror, gateway, a pod killed, a live group moved and back (Java 17, Maven; 2 minutes)
 	@$(BIN)/python -m tests.support.adopt_demo
 
 .PHONY: pipeline-demo

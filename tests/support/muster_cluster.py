@@ -14,7 +14,7 @@ from typing import Any
 from tests.support.kube import kubectl
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.4
-"""Pauses of a wait grow: each look at a cluster is a kubectl, a tenth of a second of a processor that the cluster needs."""
+"""Pauses of a wait grow: each look at a cluster is a kubectl, a tenth of a second of a processor that it needs."""
 
 SHOWN = ("coordinatorclusters", "offsetstopics", "offsetspartitions", "pods", "persistentvolumeclaims", "events")
 """Kinds in the summary of a cluster that did not become what a test waits for."""
