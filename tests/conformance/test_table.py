@@ -1,23 +1,24 @@
-"""docs/conformance.md is true: it answers for every test of Kafka's suites, once, and what it names exists."""
+"""kafka_tests.toml is true: it answers for every test of Kafka's suites, once, and what it names exists."""
 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
+
+import render_conformance  # hack/ is no package
 from tests.conformance import scripts  # noqa: F401  # importing the scripts registers them
 from tests.conformance.registry import SCRIPTS
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
-SUITES: list[dict[str, Any]] = tomllib.loads(
-    (ROOT / "tests" / "conformance" / "kafka_tests.toml").read_text(encoding="utf-8")
-)["suite"]
-FILES = {suite["file"]: suite["release"] for suite in SUITES}
+KAFKA: dict[str, list[dict[str, Any]]] = tomllib.loads(render_conformance.SOURCE.read_text(encoding="utf-8"))
+SUITES = KAFKA["suite"]
 # What Kafka's files hold: a name that is lost here, or there, changes one of these numbers.
 COUNTS = {
     "GroupCoordinatorTest.scala": 163,
@@ -38,40 +39,24 @@ COUNTS = {
 }
 
 
-def rows(text: str) -> list[tuple[str, str]]:
-    found = re.findall(r"^\| (.+?) \| (.+?) \|$", text, re.MULTILINE)
-    return [(name, cell) for name, cell in found if name != "Kafka"]
+def rows(suite: dict[str, Any]) -> list[tuple[str, str]]:
+    """(name, where it is tested here, or why not) of a suite; the tests of a part share one row."""
+    return [(suite["part"], suite["here"])] if "part" in suite else list(suite["tests"].items())
 
 
-ROWS = rows(PAGE)
-
-
-def section(file: str) -> str:
-    """The part of the page that is about one of Kafka's files."""
-    start = PAGE.index(f"### {file} ({COUNTS[file]})\n")
-    following = re.compile(r"^###? ", re.MULTILINE).search(PAGE, start + 4)
-    assert following is not None
-    return PAGE[start : following.start()]
+ROWS = [row for suite in [*SUITES, *KAFKA["other"]] for row in rows(suite)]
 
 
 @pytest.mark.parametrize("file", COUNTS)
 def test_names_of_a_suite_are_complete(file: str) -> None:
-    parts = [suite for suite in SUITES if suite["file"] == file]
-    assert all(len(set(part["tests"])) == len(part["tests"]) == part["count"] for part in parts)
-    assert sum(part["count"] for part in parts) == COUNTS[file]
-    assert len({name for part in parts for name in part["tests"]}) == COUNTS[file]
+    names = [name for suite in SUITES if suite["file"] == file for name in suite["tests"]]
+    assert len(set(names)) == len(names) == COUNTS[file]
 
 
-@pytest.mark.parametrize("file", COUNTS)
-def test_page_has_a_row_for_every_test_of_a_suite_and_for_no_other(file: str) -> None:
-    expected = []
-    for suite in SUITES:
-        if suite["file"] == file:
-            part = f"{suite['part']} ({suite['count']})" if "part" in suite else ""
-            expected += [part] if part else [f"`{name}`" for name in suite["tests"]]
-    text = section(file)
-    assert Counter(name for name, _ in rows(text)) == Counter(expected)
-    assert f"Kafka {FILES[file]}" in text
+def test_page_is_rendered_from_the_names() -> None:
+    assert render_conformance.PAGE.read_text(encoding="utf-8") == render_conformance.page(), (
+        "run: python hack/render_conformance.py --write"
+    )
 
 
 def test_every_row_names_tests_or_gives_a_reason() -> None:
@@ -80,14 +65,14 @@ def test_every_row_names_tests_or_gives_a_reason() -> None:
 
 
 def test_groups_and_offsets_have_tests_and_hardly_any_excuses() -> None:
-    of_groups = [row for file in COUNTS if not file.startswith("Transaction") for row in rows(section(file))]
-    excused = [name for name, cell in of_groups if cell.startswith("does not apply: ") and name.startswith("`test")]
-    behind_kip_848 = [name for name in excused if name.startswith(("`testConsumerGroup", "`testFetchOffsetsWith"))]
+    of_groups = [row for suite in SUITES if not suite["file"].startswith("Transaction") for row in rows(suite)]
+    excused = [name for name, cell in of_groups if cell.startswith("does not apply: ") and name.startswith("test")]
+    behind_kip_848 = [name for name in excused if name.startswith(("testConsumerGroup", "testFetchOffsetsWith"))]
     assert len(excused) - len(behind_kip_848) <= 5, excused
 
 
 def test_transactions_have_tests_and_hardly_any_excuses() -> None:
-    of_transactions = [row for file in COUNTS if file.startswith("Transaction") for row in rows(section(file))]
+    of_transactions = [row for suite in SUITES if suite["file"].startswith("Transaction") for row in rows(suite)]
     excused = [name for name, cell in of_transactions if cell.startswith("does not apply: ")]
     assert len(excused) <= 14, excused
 
