@@ -92,7 +92,7 @@ def pytest(outcome: Outcome, *arguments: str, environment: dict[str, str] | None
     REPORTS.mkdir(parents=True, exist_ok=True)
     report = REPORTS / f"{outcome.name}.xml"
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "--durations=15", f"--junitxml={report}", *arguments]
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     code = run_to_its_end(command, REPOSITORY, inherited | (environment or {}))
     if report.exists():
