@@ -31,3 +31,8 @@ def test_words_are_counted_by_where_they_stand() -> None:
 def test_page_from_code_has_no_words_that_are_kept_by_hand() -> None:
     assert words("# Settings\n\nRendered from the code by `x`.\n").written == 0
     assert words("# Metrics\n\nDashboards are rendered from these tables.\n").written == 8 - 1
+
+
+def test_part_of_a_page_that_a_command_writes_is_not_counted() -> None:
+    part = "<!-- written by `make bench` -->\nsome words\n| a | table |\n<!-- end of what `make bench` wrote -->\n"
+    assert words(PAGE + part) == words(PAGE)
