@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import click
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
+
+import render_rules  # hack/ is no package
 from tests.simulation.faults import FAULTS, RULE_FAULTS
 
 from muster_cli.local.command import up
@@ -76,19 +81,25 @@ def test_operations_page_lists_the_options_of_local_up() -> None:
     assert shown == options | {"--json"}
 
 
-def test_table_of_replication_rules_names_code_and_tests_that_exist_and_every_planted_fault() -> None:
-    text = (ROOT / "docs" / "replication.md").read_text().split("## Rules, code, tests")[1].split("\n## ")[0]
-    rows = [re.split(r" \| ", row.strip("| ")) for row in re.findall(r"^\| .* \|$", text, re.M)[1:]]
-    assert len(rows) > 40
+def test_rules_of_replication_name_code_and_tests_that_exist_and_every_planted_fault() -> None:
+    rules = render_rules.rules()
+    assert len(rules) > 40
     packages = (ROOT / "coordinator/muster_coordinator", ROOT / "operator/muster_operator")
-    for _, code, tests in rows:
-        for file, name in re.findall(r"`([^`:]+)::([^`]+)`", code):
+    named = set()
+    for rule in rules:
+        assert rule["code"]
+        for file, name in (place.split("::") for place in rule["code"]):
             assert any(_defines(package / file, name) for package in packages), (file, name)
-        for file, name in re.findall(r"`([^`:]+)::([^`]+)`", tests):
+        assert rule.get("tests") or rule.get("faults"), rule["rule"]
+        for file, name in (place.split("::") for place in rule.get("tests", [])):
             assert _defines(ROOT / "tests/unit" / file, name), (file, name)
-    named = {name for _, _, tests in rows for name in re.findall(r'"([^"]+)"', tests)}
+        named.update(rule.get("faults", []))
     assert named <= set(FAULTS)
     assert named >= set(RULE_FAULTS)
+
+
+def test_page_of_the_rules_of_replication_is_rendered_from_them() -> None:
+    assert render_rules.PAGE.read_text() == render_rules.page(), "run: python hack/render_rules.py --write"
 
 
 def _defines(file: Path, name: str) -> bool:
