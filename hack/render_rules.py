@@ -16,9 +16,9 @@ SOURCE = ROOT / "tests" / "simulation" / "rules.toml"
 
 HEAD = """# Rules of replication
 
-Rendered from `tests/simulation/rules.toml` by `hack/render_rules.py`. [Replication](replication.md) explains them. Code is
-below `coordinator/muster_coordinator/` and `operator/muster_operator/`. Without the rule these fail: unit tests (below
-`tests/unit/`) and [planted faults](planted-faults.md) (in quotes).
+Rendered from `tests/simulation/rules.toml` by `hack/render_rules.py`. [Replication](replication.md) explains them.
+Code is below `coordinator/muster_coordinator/` and `operator/muster_operator/`. Without the rule these fail: unit tests
+(below `tests/unit/`) and [planted faults](planted-faults.md) (in quotes).
 
 | rule | code | test |
 |---|---|---|
