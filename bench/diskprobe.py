@@ -1,4 +1,4 @@
-"""How long a small durable write takes on the same disk meanwhile: what no server that syncs can stay below."""
+"""Times small durable writes on the same disk meanwhile: no server that syncs can be faster."""
 
 from __future__ import annotations
 

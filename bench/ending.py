@@ -1,4 +1,4 @@
-"""How a measurement ends: errors are one line; SIGTERM, SIGHUP and Ctrl-C end what it started, too."""
+"""The end of a measurement: errors are one line; SIGTERM, SIGHUP and Ctrl-C end what it started, too."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _group_of_each(partitions: int) -> list[str]:
 
 
 def _loaded(node: servers.KafkaCluster, started: subprocess.Popen[bytes], groups: Sequence[str]) -> tuple[float, float]:
-    """When the node first answered, and when it did for all groups. Raises BenchError."""
+    """The times at which the node first answered, and answered for all groups. Raises BenchError."""
     deadline = time.monotonic() + DEADLINE_S
     answered = 0.0
     while True:

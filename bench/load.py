@@ -222,7 +222,7 @@ def percentiles(ordered: Sequence[float]) -> dict[str, float]:
 
 
 def slices(counts: Sequence[tuple[float, int]]) -> dict[str, float]:
-    """How long the load kept the event loop at a time, in CPU time: what no scheduler of a busy machine can change.
+    """The CPU time for which the load kept the event loop at a time, which no scheduler of a busy machine changes.
 
     Bounds of a histogram's buckets: "at most".
     """

@@ -47,7 +47,7 @@ EPOCH = 1
 
 @dataclass(frozen=True)
 class Shape:
-    """How much there is to load. `groups` are those of one offsets partition, `topic_partitions` those of one
+    """The amount to load. `groups` are those of one offsets partition, `topic_partitions` those of one
     group."""
 
     partitions: int = 50

@@ -19,7 +19,7 @@ from measure import cpu_seconds, resident_bytes
 from tests.support.fake_kubernetes import FakeKubernetes, OperatorProcess, fake_kubernetes
 
 MOST = 4.0
-"""How many times the CPU and the memory of one cluster all of them may cost."""
+"""The most that all clusters may cost, in multiples of the CPU and memory of one."""
 READY_S = 300.0
 MIB = 1024 * 1024
 

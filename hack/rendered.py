@@ -1,4 +1,4 @@
-"""How a page that is rendered from the code is shown: printed, or with --write written over the page."""
+"""Shows a page that is rendered from the code: prints it, or with --write writes it over the page."""
 
 from __future__ import annotations
 

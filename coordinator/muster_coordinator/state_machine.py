@@ -127,7 +127,7 @@ class StateMachine(Protocol):
 
     @property
     def gauges(self) -> Mapping[tuple[str, str], int]:
-        """How much there is now, by metric name and state; "" where a metric has no states."""
+        """The present values of gauges, by metric name and state; "" where a metric has no states."""
         ...
 
     @property

@@ -20,13 +20,13 @@ class Client(Protocol):
     """The side of the client's connection that the connection to a broker uses."""
 
     def is_next(self, slot: Slot) -> bool:
-        """Whether the client waits for this answer."""
+        """Whether this answer is the next one that the client gets."""
 
     def pass_on(self, chunk: bytes | memoryview, last: bool) -> None:
         """Bytes of the answer that the client waits for."""
 
     def broker_slow(self, slow: bool) -> None:
-        """Whether the broker takes what is sent."""
+        """Is called when the broker becomes slow to read, and when it is fast again."""
 
     def broker_failed(self, error: UpstreamError) -> None:
         """It sent what is no answer."""

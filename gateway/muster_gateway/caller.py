@@ -49,7 +49,8 @@ class Caller(asyncio.Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether another one has to be made: also before the other side asks again who we are (KIP-368)."""
+        """Whether another connection has to be made, as when this one is lost or its session is about to end
+        (KIP-368)."""
         if self._transport is None:
             return True
         return self._good_until_s is not None and asyncio.get_running_loop().time() >= self._good_until_s

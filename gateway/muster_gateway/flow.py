@@ -1,4 +1,4 @@
-"""When a connection is read: not while any of several reasons against it holds."""
+"""Reading from a connection: it pauses while any of several reasons holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ReadGate:
         self._reasons = Busy(0)
 
     def is_closed(self, reasons: Busy) -> bool:
-        """Whether one of these holds."""
+        """Whether a reason to pause holds."""
         return bool(self._reasons) and bool(self._reasons & reasons)
 
     def attach(self, transport: asyncio.Transport) -> None:

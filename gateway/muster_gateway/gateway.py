@@ -34,7 +34,7 @@ from muster_gateway.upstream import CLIENT_ID, Upstream
 logger = structlog.get_logger(__name__)
 
 HOUSEKEEPING_S = 1.0
-"""How often idle connections are looked for."""
+"""The interval of looks for idle connections."""
 
 
 class Probe(asyncio.Protocol):
@@ -164,7 +164,7 @@ class Gateway:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._clients)
 
     def opened(self, client: ClientConnection) -> bool:

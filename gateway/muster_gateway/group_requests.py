@@ -93,8 +93,8 @@ def is_repeatable(head: RequestHead, frame: bytes) -> bool:
 
 @guarded
 def was_moved(head: RequestHead, answer: bytes) -> bool:
-    """Whether an answer says that its coordinator does not serve the group now. Of a request for several groups: never,
-    because the others have been served."""
+    """Whether an answer says that its coordinator does not serve the group now. Never for a request about several
+    groups, because the others have been served."""
     key, version = head.rule.key, head.version
     reader = Reader(answer, answer_body(answer, head.flexible), head.flexible)
     read = _ERROR_OF.get(key)

@@ -97,7 +97,7 @@ class Nodes:
 
     @property
     def told_brokers(self) -> int:
-        """How many clients can be told of."""
+        """The number of brokers that clients can be told of."""
         return sum(role.kind is Kind.BROKER for role in self._told)
 
     def broker_address(self, number: int) -> Address | None:
@@ -140,7 +140,7 @@ class Nodes:
             logger.info("node_opened", node=role.kind.value, number=role.number, address=f"{address[0]}:{address[1]}")
 
     def _may_have_port(self, role: Role) -> bool:
-        """Whether its number is one of those that clients can be told."""
+        """Whether clients can be told of a broker with this number."""
         if role.kind is not Kind.BROKER:
             return True
         first, count = self._settings.broker_first_id, self._settings.broker_ids

@@ -24,7 +24,7 @@ from muster_gateway.rewriting import answer_body, guarded
 from muster_gateway.slots import Slot
 
 KNOWN_S = 10.0
-"""How long the broker's word counts: a session that ended there is noticed after that."""
+"""The time for which the broker's word counts: a session that ended there is noticed after it."""
 
 _HEAD = RequestHead(apis.RULES[apis.DESCRIBE_CLUSTER], 0, 1)
 _PROBE = struct.pack(">hhih", apis.DESCRIBE_CLUSTER, 0, 1, -1) + b"\0" + b"\0" + b"\0"

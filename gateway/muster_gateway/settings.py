@@ -251,17 +251,17 @@ class GatewaySettings:
 
     @property
     def asks_clients(self) -> bool:
-        """Whether the gateway asks who a client is, and logs in at brokers in its place."""
+        """Whether the gateway itself checks clients' logins, and has one account at brokers."""
         return bool(self.sasl_enabled_mechanisms) or self.ssl_client_auth == "required"
 
     @property
     def logins_pass(self) -> bool:
-        """Whether brokers ask who a client is."""
+        """Whether clients' logins pass to brokers, which check them."""
         return self.to_brokers.sasl and not self.asks_clients
 
     @property
     def clients_share_user(self) -> bool:
-        """Whether clients that have names are one user at Muster, the gateway's own."""
+        """Whether clients that log in are all the gateway's user at Muster."""
         return bool(self.groups) and (self.asks_clients or self.logins_pass) and not self.muster_act_for_clients
 
     @property

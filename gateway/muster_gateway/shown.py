@@ -90,7 +90,7 @@ class Shown:
         return with_config_resources(kafka, f.ListConfigResourcesResponse(0, tuple(both)))
 
     def _is_unknown(self, group: str) -> bool:
-        """Whether a group may be of either side now."""
+        """Whether it is not known which side has the group now."""
         return self._moves is not None and not self._routes.is_served(group) and self._moves.is_unknown(group)
 
     def _listed(self, head: RequestHead, frame: bytes, left_out: Callable[[str], bool]) -> bytes:

@@ -228,7 +228,8 @@ def _read_topic(reader: Reader) -> tuple[str, tuple[m.FetchedPartition, ...]]:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 FRESH_S = 5.0
-"""How long a broker's word for a name counts. An id that was given out has one name for ever, but the topic may go."""
+"""The time for which a broker's word for a name counts. An id that was given out has one name for ever, but the topic
+may go."""
 _NAMES_MAX = 100_000
 """Topics whose names are remembered; then the memory starts anew."""
 

@@ -24,7 +24,7 @@ logger = structlog.get_logger(__name__)
 
 CLIENT_ID = "muster-gateway"
 REFRESH_S = 2.0
-"""How often brokers and pods are looked for, where no client's Metadata shows them before."""
+"""The interval of looks for brokers and pods, unless a client's Metadata shows them before."""
 AGAIN_S = 0.2
 """Pause after brokers or pods could not be asked."""
 ANSWER_S = 5.0

@@ -1,4 +1,4 @@
-"""How long partitions were without a leader: for the status of the cluster, and for metrics."""
+"""Times without a leader, for the status of the cluster and for metrics."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class AuditedRequests:
         self._from = self._log.stat().st_size
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """How many there were, by verb (as the rules of a Role have them) and resource."""
+        """The number of requests, by verb (as the rules of a Role have them) and resource."""
         return Counter((each["verb"], _resource(each)) for each in self._events())
 
     def writes(self) -> list[str]:

@@ -246,7 +246,7 @@ class Writer:
         self._expiring[group] = (sent_ms + int(KEPT.total_seconds() * 1000), sorted(offsets))
 
     async def _note_expiry(self, group: str) -> bool:
-        """Whether nothing of the group is left."""
+        """Notes whether nothing of the group is left."""
         if group not in self._expiring:
             return True
         since_ms, partitions = self._expiring[group]

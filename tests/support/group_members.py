@@ -98,7 +98,7 @@ class Member:
 
 
 async def assignments(port: int, group: str) -> list[int]:
-    """How many partitions each member has, the fewest first; empty while the group is not stable."""
+    """The numbers of partitions of the members, the fewest first; empty while the group is not stable."""
     client = await KafkaClient.connect(port)
     try:
         request = schema("describe_groups", 5).DescribeGroupsRequest(

@@ -1,4 +1,4 @@
-"""How far a mirror and Kafka's own consumer have read the same topic, at the same moments."""
+"""The positions of a mirror and of Kafka's own consumer in the same topic, at the same moments."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far it is. `text`: what is waited for."""
+    """The progress of a command. `text`: what it waits for."""
 
     done: int
     total: int

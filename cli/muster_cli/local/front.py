@@ -21,7 +21,7 @@ BROKER_PORTS, POD_PORTS, READY_PORT = 1, 201, 200
 is open when the gateway knows the brokers at the third."""
 ASK_AGAIN_S = 0.2
 SAY_LATE_S = 5.0
-"""When a person is told that the gateway has not found the brokers yet."""
+"""Seconds after which a person is told that the gateway has not found the brokers yet."""
 _ATTEMPTS = 50
 
 

@@ -24,7 +24,8 @@ MAX_LOG_BYTES = 16 << 20
 
 
 class RestartBackoff:
-    """How long to wait before the next start, from how long each run lasted. Pure. `least_s`: the shortest wait."""
+    """Decides how long to wait before the next start, from how long each run lasted. Pure. `least_s`: the shortest
+    wait."""
 
     STEADY_AFTER_S = 2.0
     """After a run of this many seconds or more the pod starts again without a growing delay."""

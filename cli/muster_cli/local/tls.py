@@ -1,4 +1,4 @@
-"""How the pods of an embedded instance are called when they have TLS (`muster local up --tls`)."""
+"""The names and certificates of the pods of an embedded instance with TLS (`muster local up --tls`)."""
 
 from __future__ import annotations
 

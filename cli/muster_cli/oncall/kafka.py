@@ -100,7 +100,7 @@ class KafkaGroups:
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
-        """How many partitions topics have; those that do not exist are left out."""
+        """The numbers of partitions of topics; topics that do not exist are left out."""
         from confluent_kafka import TopicCollection
 
         if not topics:

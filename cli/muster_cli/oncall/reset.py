@@ -118,7 +118,8 @@ def _change(aim: Aim, place: Place, now: int | None, edges: Edges, found: int | 
 
 
 def is_without_data(edges: Mapping[Place, Edges]) -> bool:
-    """Whether all partitions are empty and always were: so pods of Muster say of topics whose records are elsewhere."""
+    """Whether all partitions seem empty, now and ever: pods of Muster answer that for topics whose records are
+    elsewhere."""
     return bool(edges) and all(each.end == 0 for each in edges.values())
 
 

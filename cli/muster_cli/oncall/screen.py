@@ -65,7 +65,7 @@ def diagnosis(told: Diagnosis, *, show_all: bool) -> RenderableType:
 
 
 def ago(time: str, now: float) -> str:
-    """How long a time is ago, in one unit: 42s, 5m, 3h, 2d."""
+    """The age of a time, in one unit: 42s, 5m, 3h, 2d."""
     if not time:
         return ""
     passed = age_s(time, now)

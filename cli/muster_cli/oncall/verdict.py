@@ -80,7 +80,7 @@ def age_s(time: str, now: float) -> float:
 
 
 def about(each: Resource) -> str:
-    """How a note names an object."""
+    """The name of an object as notes give it."""
     return f"{type(each).__name__} {each.metadata.name}"
 
 

@@ -26,8 +26,8 @@ SMALL_GROUP_OFFSETS = 4
 """A group with more offsets is packed only when it has not changed for long: packing and unpacking take longer than all
 else that a commit does, and save less. Kafka takes 560 bytes for each offset of a large group, unpacked ones 260."""
 LONG_RECORDS = 100_000
-"""How many records of the log that is: more than a partition with a million offsets gets while its groups commit a few
-times."""
+"""The number of records in the log that count as long: more than a partition with a million offsets gets while its
+groups commit a few times."""
 PACKED_OFFSETS_MAX = 500
 """A group with more offsets stays unpacked: unpacking takes less than half a millisecond."""
 _LOOKED_AT = 2

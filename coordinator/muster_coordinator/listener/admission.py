@@ -1,4 +1,4 @@
-"""How much an address may try before its clients have said who they are. Time is passed in."""
+"""Limits for an address until its clients have said who they are. Time is passed in."""
 
 from __future__ import annotations
 

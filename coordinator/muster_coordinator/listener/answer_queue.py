@@ -148,8 +148,8 @@ class AnswerQueue:
         return 0 if self.large is None else self.large.count * UNMADE_BYTES
 
     def has_slice(self, write_paused: bool) -> bool:
-        """Whether a slice of the large answer can be made now. It is measured at any time, and written in its turn, as
-        fast as the client reads."""
+        """Whether a slice of the large answer can be made now. Slices are measured at any time, but written in their
+        turn, as fast as the client reads."""
         large = self.large
         return large is not None and (large.left is None or (self.pending[0] is large.exchange and not write_paused))
 

@@ -161,7 +161,8 @@ class Entrance(asyncio.Protocol):
         self._go_on_reading(has_spent=not most)
 
     def _go_on_reading(self, has_spent: bool = False) -> None:
-        """When all that has come is taken; what is left waits for a turn, behind others if it `has_spent` one."""
+        """Goes on reading when all that came is taken. What is left waits for a turn, behind other connections if this
+        one `has_spent` its own."""
         if self._transport is None:
             return
         if self._waits or self._is_unread:

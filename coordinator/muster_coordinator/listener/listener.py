@@ -26,7 +26,7 @@ from muster_coordinator.tuning.descriptors import DescriptorShares, lowest_free_
 logger = structlog.get_logger(__name__)
 
 HOUSEKEEPING_MS = 1000
-"""How often idle connections are looked for: an idle time is exact to this."""
+"""The interval (ms) of looks for idle connections: idle times are exact to this."""
 
 CLOSING_MS = 5000
 """How long a connection that is being closed may take to read its last answers."""
@@ -39,7 +39,7 @@ which count as the pod's memory."""
 
 @dataclass(frozen=True)
 class ListenerSecurity:
-    """How clients of one listener say who they are. `tls`, `sasl`: None: without. `identity_of`: who the client of a
+    """The TLS and logins of one listener. `tls`, `sasl`: None: without. `identity_of`: who the client of a
     connection is, without SASL."""
 
     tls: Tls | None = None
@@ -58,7 +58,7 @@ class Known(Protocol):
         ...
 
     def knows(self, identity: Identity) -> bool:
-        """Whether there is still such a user."""
+        """Whether the user still exists."""
         ...
 
     def quotas_of(self, principal: str) -> Quotas:

@@ -1,4 +1,4 @@
-"""How clients say who they are by SASL: what all connections of a pod share."""
+"""Logins by SASL: the part that all connections of a pod share."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Sasl:
         return f"User:{user}" in self._gateways
 
     def lifetime_ms(self, login: Mechanism) -> int | None:
-        """How long (ms) the client of this login is known from now on; None: as long as its connection lasts. Source:
+        """The time (ms) for which this login still counts; None: as long as its connection lasts. Source:
         SaslServerAuthenticator.ReauthInfo."""
         if login.ends_ms is None:
             return self._reauth_ms or None

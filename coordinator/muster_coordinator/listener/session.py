@@ -1,4 +1,4 @@
-"""How long a client is taken for who it said it is, and how it says so again on the same connection (KIP-368)."""
+"""The session of a login: how long it counts, and how a client logs in again on the same connection (KIP-368)."""
 
 from __future__ import annotations
 

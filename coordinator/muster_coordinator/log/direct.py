@@ -36,9 +36,8 @@ class DirectWriter:
         self._set_direct(True)
 
     def write(self, buffers: Sequence[bytes], position: int) -> int:
-        """How many bytes were taken, possibly not all; these are on stable storage. The rest of their last block is
-        zeros then. Raises OSError; any part of it may have been written.
-        """
+        """Returns how many bytes were written, possibly not all; these are on stable storage. The rest of their last
+        block is zeros then. Raises OSError; any part of it may have been written."""
         if self._kept < 0 or position != self._start + self._kept:
             self._load(position)
         data, kept = b"".join(buffers), self._kept

@@ -54,7 +54,7 @@ class Disk(Protocol):
         ...
 
     def pwritev(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
-        """How many bytes were taken, possibly not all."""
+        """Returns how many bytes were written, possibly not all."""
         ...
 
     def pwritev_durably(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:

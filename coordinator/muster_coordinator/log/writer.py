@@ -47,7 +47,7 @@ INLINE_BYTES_MAX = 64 << 10
 
 
 class Pace:
-    """How fast the disk is: `is_fast` after some twenty fast writes, and some hundred after one that stalled.
+    """The pace of the disk: `is_fast` after some twenty fast writes, and some hundred after one that stalled.
     Then the event loop may write a little by itself. `note` is told how long each write took.
     """
 

@@ -23,7 +23,7 @@ USERNAME, PASSWORD, TOKEN = "username", "password", "token"
 """Files of the directory of an account, as of a Secret of type kubernetes.io/basic-auth."""
 _TEXT_MAX = 65_536
 SESSION_PART = 0.8
-"""How much of its length a session is used for: the last request in it may take its time."""
+"""The share of its length for which a session is used: its last request may take long."""
 
 
 class Connector:

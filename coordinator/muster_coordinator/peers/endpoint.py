@@ -15,7 +15,7 @@ _P = TypeVar("_P", bound=asyncio.Protocol)
 
 
 class PeerEndpoint:
-    """How a pod reaches others, and is reached. Without `server` and `client` its connections are plain."""
+    """Listens for other pods, and connects to them. Without `server` and `client` its connections are plain."""
 
     def __init__(self, server: Tls | None = None, client: Tls | None = None) -> None:
         self._server = server

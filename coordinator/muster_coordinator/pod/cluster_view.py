@@ -198,7 +198,7 @@ class ClusterView:
         return (*self.offsets_partitions, *self.transaction_partitions)
 
     def is_current(self, number: int) -> bool:
-        """Whether the partition is one of a topic as it is now: a re-shard has not replaced it, and has finished it."""
+        """Whether the partition is of the present layout: no re-shard has replaced it, and none is still filling it."""
         return any(number in numbers for numbers in self._current)
 
     def own_index(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""When the status of a replica goes to the watch streams: a change of state at once, positions at intervals."""
+"""Sends the status of replicas to the watch streams: a change of state at once, positions at intervals."""
 
 from __future__ import annotations
 

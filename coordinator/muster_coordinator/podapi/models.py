@@ -105,7 +105,7 @@ class FenceStatus(Answer, frozen=True):
 
 
 class OpenTransactions(Answer, frozen=True):
-    """How many transactions are open in a partition, and what some of them are called. No other one can have begun
+    """The number of open transactions in a partition, and the ids of some of them. No other one can have begun
     there since: all that was counted is committed, and the metadata image `token`.`version` lets none begin.
     """
 

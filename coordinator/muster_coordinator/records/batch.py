@@ -46,7 +46,7 @@ class RecordRun(Protocol):
 
     @property
     def count(self) -> int:
-        """How many records they are."""
+        """The number of records."""
         ...
 
     @property
@@ -262,7 +262,7 @@ def encode_batch(
 
 
 def count_of(records: Iterable[Encodable]) -> int:
-    """How many records they are."""
+    """The number of records."""
     count = 0
     for record in records:
         count += 1 if isinstance(record, tuple) else record.count

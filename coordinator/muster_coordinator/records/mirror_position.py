@@ -1,4 +1,4 @@
-"""How far a mirror has read: a record of Muster's own in a partition of `__consumer_offsets` that follows another one.
+"""The position of a mirror: a record of Muster's own in a partition of `__consumer_offsets` that follows another one.
 
 Key: type i16 (9100). Value: version i16 (0) | topicId 16 bytes | offset i64 | epoch i32 | leaderEpoch i32 |
 sinceMs i64 | flags i8 (1: complete, 2: clearing). Kafka counts record types up from 0, and its readers skip unknown

@@ -75,7 +75,7 @@ class PromiseFile:
 
     @property
     def incarnation(self) -> int:
-        """How often data was lost here."""
+        """The number of times that data was lost here."""
         return self._slot.incarnation
 
     @property

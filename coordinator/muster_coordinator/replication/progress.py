@@ -1,4 +1,4 @@
-"""How far one other replica is, as its leader knows.
+"""The progress of one other replica, as its leader knows it.
 
 state      next append                                     leaves it by
 streaming  everything new, without waiting for acks        a mismatch -> probing; too long without progress -> probing

@@ -120,7 +120,8 @@ class Rules:
     # -- Loss, rebuild, compaction ------------------------------------------------------------------------------------
 
     def is_marked_used(self, promise: Promise) -> bool:
-        """Whether an ack of a record, or leading, needs no durable mark first: a loss of the whole log shows by it."""
+        """Whether a replica may ack records, and lead, without storing its durable mark first. The mark shows a loss of
+        the whole log."""
         return promise.used
 
     def rebuild_target(self, leader_end: int, commit_point: int) -> int:

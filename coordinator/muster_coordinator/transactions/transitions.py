@@ -1,4 +1,4 @@
-"""How the state of a transactional id follows from the one before: pure functions from value to value.
+"""Transitions of a transactional id: pure functions from one state to the next.
 
 Source: TransactionMetadata (prepareIncrementProducerEpoch, prepareProducerIdRotation, prepareAddPartitions,
 prepareAbortOrCommit, prepareComplete).

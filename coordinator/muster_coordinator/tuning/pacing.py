@@ -1,4 +1,4 @@
-"""How urgent work is, and how long background work rests after each piece of it."""
+"""The urgency of work, and the rests of background work after each piece."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 POLL_S = 0.02
-"""How often a task looks whether what it waits for has come, where nothing tells it. A person notices 100 ms."""
+"""The interval at which a task that nothing wakes looks whether its wait is over. A person notices 100 ms."""
 
 
 class Urgency(IntEnum):

@@ -206,7 +206,7 @@ class Security(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Rollout(msgspec.Struct, frozen=True, rename="camel"):
-    """How pods are replaced when image, settings or template change."""
+    """The replacement of pods when image, settings or template change."""
 
     paused: Annotated[
         bool, Meta(description="Replace no pod. Everything else goes on, failover and lost volumes too.")

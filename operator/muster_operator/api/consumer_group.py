@@ -15,7 +15,7 @@ MUSTER: Side = "Muster"
 
 
 class GroupReset(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the offsets of the group are to be put, once, while it has no members."""
+    """A reset of the group's offsets, carried out once, while the group has no members."""
 
     id: Annotated[
         str,
@@ -57,7 +57,7 @@ RESET_RULES = rules(
 
 
 class ConsumerGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What shall be so of one group. Groups come and go by themselves: this is no record of them."""
+    """The declaration about one group. Groups come and go by themselves: this is no record of them."""
 
     cluster_ref: Annotated[
         ClusterRef,
@@ -85,7 +85,7 @@ class ConsumerGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GroupMove(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How a move ended."""
+    """The end of a move."""
 
     to: Annotated[Side, Meta(description="Where it was to go.")]
     done: Annotated[bool, Meta(description="Whether it is there; else it is where it was.")]
@@ -98,7 +98,7 @@ ResetPhase = Literal["Planned", "Done", "Superseded"]
 
 
 class ResetOffset(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a reset does to a partition."""
+    """The effect of a reset on a partition."""
 
     topic: Annotated[str, Meta(description="Its topic.")]
     partition: Annotated[int, Meta(description="Its number.")]
@@ -130,7 +130,7 @@ class PastReset(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsumerGroupStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where the group is."""
+    """The state of the group."""
 
     observed_generation: Generation = 0
     conditions: Conditions = ()

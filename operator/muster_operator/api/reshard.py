@@ -30,7 +30,7 @@ class Layout(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReshardPhase(StrEnum):
-    """How far a re-shard is. From Opening on it cannot be taken back."""
+    """The progress of a re-shard. From Opening on it cannot be taken back."""
 
     PREPARING = "Preparing"
     """The new partitions get their replicas and leaders; the old ones serve."""

@@ -42,7 +42,7 @@ class RestoreFrom(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is restored, once it is decided: the note on each claim that the operator makes for it. `pods`: over how
+    """The decided restore, noted on each claim that the operator makes for it. `pods`: over how
     many the logs are spread. `transactions`: None: the backup has none."""
 
     backup: str
@@ -69,7 +69,7 @@ class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class RestorePhase(StrEnum):
-    """How far a restore is."""
+    """The progress of a restore."""
 
     READING = "Reading"
     """The backup is chosen, read and compared with its checksums."""
@@ -80,7 +80,7 @@ class RestorePhase(StrEnum):
 
 
 class RestoreStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What has become of spec.restoreFrom."""
+    """The state of the restore of spec.restoreFrom."""
 
     phase: Annotated[RestorePhase, Meta(description="Reading, Restoring or Completed. Pods start after that.")]
     backup: Annotated[str, Meta(description="Id of the backup.")] = ""

@@ -1,4 +1,4 @@
-"""What `muster restore` answers and the operator reads: the termination message of a Job's container."""
+"""The answer of `muster restore` to the operator: the termination message of a Job's container."""
 
 from __future__ import annotations
 

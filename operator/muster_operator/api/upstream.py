@@ -32,7 +32,7 @@ class OutgoingTls(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OutgoingSasl(msgspec.Struct, frozen=True, rename="camel"):
-    """How to log in at servers."""
+    """The login at servers."""
 
     mechanism: Annotated[
         Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"],

@@ -57,7 +57,7 @@ class UserAcl(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UserAuthentication(msgspec.Struct, frozen=True, rename="camel"):
-    """How the user says who it is."""
+    """The credentials of the user."""
 
     type: Annotated[
         Literal["Password", "External"],

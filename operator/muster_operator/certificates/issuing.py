@@ -74,13 +74,13 @@ def new_leaf(authority: Issued, member: Member, hosts: Sequence[str], now: datet
 
 
 def expiry(pem: bytes) -> datetime:
-    """When the first certificate of `pem` ends (UTC). Raises ValueError."""
+    """The end of the first certificate of `pem` (UTC). Raises ValueError."""
     end: datetime = x509.load_pem_x509_certificate(pem).not_valid_after_utc
     return end
 
 
 def valid_from(pem: bytes) -> datetime:
-    """When the first certificate of `pem` begins (UTC). Raises ValueError."""
+    """The begin of the first certificate of `pem` (UTC). Raises ValueError."""
     begin: datetime = x509.load_pem_x509_certificate(pem).not_valid_before_utc
     return begin
 

@@ -27,7 +27,7 @@ class ClusterCertificates(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> datetime:
-        """When the first of them ends."""
+        """The end of the first of these certificates."""
         return min(map(expiry, (self.authorities.current.certificate, self.pods.certificate, self.reader.certificate)))
 
 

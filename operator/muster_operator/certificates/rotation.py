@@ -82,7 +82,7 @@ def leaf_for(
 
 
 def usable(certificate: bytes, authorities: Authorities, now: datetime) -> bool:
-    """Whether a leaf need not be made again. Also for one that cannot be read: it need."""
+    """Whether the leaf can be used on. One that cannot be read has to be made again."""
     try:
         return not _half_over(certificate, now) and signed_by(certificate, authorities.current.certificate)
     except ValueError:

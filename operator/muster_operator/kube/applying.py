@@ -16,9 +16,8 @@ APPLIED = f"{GROUP}/applied"
 
 
 def belongs_to(meta: Json, cluster: CoordinatorCluster) -> bool:
-    """Whether an object is the cluster's: it is its controller, or nobody is and the object has all of our labels, as
-    after the CoordinatorCluster was deleted with `--cascade=orphan`.
-    """
+    """Whether an object is the cluster's: the cluster is its controller, or it has no controller and all of our labels,
+    as after the CoordinatorCluster was deleted with `--cascade=orphan`."""
     controller = next((each for each in meta.get("ownerReferences", ()) if each.get("controller")), None)
     if controller is not None:
         return bool(controller["uid"] == cluster.metadata.uid)
@@ -60,7 +59,7 @@ def has_generation(live: Json | None, generation: int, manifest: Json | None) ->
 
 
 def _covers(live: Any, wanted: Any) -> bool:
-    """Whether `live` has all of `wanted`; it has defaults besides."""
+    """Whether `live` has all of `wanted`, beside its defaults."""
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(
             name in live and _covers(live[name], each) for name, each in wanted.items()

@@ -87,7 +87,7 @@ class Certificates:
         return "" if known is None else known.trouble
 
     def end(self, key: ClusterKey) -> float:
-        """When the first certificate of the cluster ends (seconds since 1970); 0: that is not known."""
+        """The end of the cluster's first certificate (seconds since 1970); 0: not known."""
         known = self._known.get(key)
         return 0.0 if known is None else known.end
 
@@ -125,7 +125,7 @@ class Certificates:
         return before != (self.trouble(key), self.end(key), self.tls(key))
 
     def _end_of_stored(self, key: ClusterKey) -> float:
-        """When the first certificate of the record that was read last ends; 0: there is none, or it is damaged."""
+        """The end of the first certificate in the record that was read last; 0: there is none, or it is damaged."""
         _, secret = self._secrets.get(key.namespace, (0.0, None))
         try:
             record = _decoded(secret, key)

@@ -39,7 +39,7 @@ class KubeError(StoreError):
 
 
 def is_refused(error: StoreError) -> bool:
-    """Whether the API server has answered that there is no such thing, or no right to it."""
+    """Whether the API server answered that the object does not exist, or may not be read."""
     return isinstance(error, NotFoundError) or (isinstance(error, KubeError) and error.status == 403)
 
 

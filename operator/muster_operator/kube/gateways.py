@@ -65,7 +65,7 @@ class Gateways:
         self._deployments: Cache[Json] = Cache(cluster_of)
         self._known: dict[ClusterKey, _Gateway] = {}
         self._doubts: Counter[ClusterKey] = Counter()
-        """How often what was applied became doubtful, also while it is being applied."""
+        """Counts how often the applied objects became doubtful, also while they were being applied."""
 
     # Feeding the cache
 
@@ -220,7 +220,8 @@ class Gateways:
 
 
 def _as_asked(applied: CoordinatorClusterSpec, declared: CoordinatorClusterSpec) -> bool:
-    """Whether what was applied is about the declared gateway. Image and number of pods are the operator's decisions."""
+    """Whether the applied objects are of the declared gateway. Image and number of pods are the operator's
+    decisions."""
     return (applied.gateway, applied.upstream, applied.listeners, applied.access, applied.security) == (
         declared.gateway,
         declared.upstream,

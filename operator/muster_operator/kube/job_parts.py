@@ -1,4 +1,4 @@
-"""What is the same in Jobs that make backups and Jobs that restore one: a pod with no rights that runs `muster`."""
+"""The common part of Jobs that make backups and Jobs that restore one: a pod with no rights that runs `muster`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster_operator.kube.pod_parts import Manifest, placement, pod_security
 BACKUPS_DIRECTORY = "/backups"
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 RETRIES = 2
-"""How often Kubernetes begins anew, if nothing was made."""
+"""The number of times that Kubernetes tries again, if nothing was made."""
 
 
 @dataclass(frozen=True, slots=True)

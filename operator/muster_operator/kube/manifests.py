@@ -36,7 +36,7 @@ METRICS_PORT = 9643
 DATA_DIRECTORY = "/var/lib/muster"
 TLS_DIRECTORY = "/etc/muster/tls"
 GRACE_PERIOD_S = 30
-"""How long Kubernetes lets a pod drain: `LONGEST_DRAIN_S` and some time to write."""
+"""The time that Kubernetes gives a pod to drain: `LONGEST_DRAIN_S` and some time to write."""
 
 Manifest = dict[str, Any]
 

@@ -145,11 +145,11 @@ class ObjectsSeen:
     # What is there
 
     def resource_version(self, resource: type[T], name: Name) -> int:
-        """How new the object in the cache is; -1 when there is none."""
+        """The version of the object in the cache; -1 when there is none."""
         return self._cache(resource).version(name)
 
     def has_changed(self, seen: Resource) -> bool:
-        """Whether another version of the object is known by now."""
+        """Whether the cache has another version of the object by now."""
         meta = seen.metadata
         present = self._cache(type(seen)).get((meta.namespace, meta.name))
         return present is not None and present.metadata.resource_version != meta.resource_version

@@ -28,7 +28,7 @@ def claim_name(cluster: CoordinatorCluster, pod: int) -> str:
 
 
 def claim(cluster: CoordinatorCluster, pod: int, plan: RestorePlan) -> Manifest:
-    """What the StatefulSet would make, noted with the plan. It belongs to nobody, as its claims."""
+    """The claim that the StatefulSet would make, with the plan noted on it. Like those it has no owner."""
     storage = cluster.spec.storage
     spec: Manifest = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage.size}}}
     if storage.storage_class_name is not None:
@@ -56,7 +56,7 @@ def plan_of(raw: Manifest) -> RestorePlan | None:
 
 
 def made_of(raw: Manifest) -> Made:
-    """How far the restore was when the claim was noted last."""
+    """The progress of the restore when the claim was noted last."""
     note = raw["metadata"].get("annotations", {}).get(MADE, "")
     return Made(note) if note in {*Made} else Made.NOT_YET
 

@@ -48,7 +48,7 @@ namespace is won.
 
 @dataclass(frozen=True, slots=True)
 class KubeOptions:
-    """How the operator process is set up; from the environment (see `from_environment`)."""
+    """The options of the operator process, from the environment (see `from_environment`)."""
 
     pod: str
     """Name of this pod."""

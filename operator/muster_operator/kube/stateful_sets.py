@@ -27,7 +27,7 @@ class StatefulSets:
         return self._revisions.get(key, "")
 
     def is_older(self, raw: Json) -> bool:
-        """Whether a newer one is known than this one."""
+        """Whether a newer StatefulSet than this one is known."""
         return int(raw["metadata"]["resourceVersion"]) < self._cache.version(_name(cluster_of(raw)))
 
     def take(self, event: str | None, raw: Json) -> bool:

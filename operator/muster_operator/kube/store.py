@@ -100,7 +100,8 @@ class KubeStore:
         self.seen.tell_all()
 
     async def look_for_lacking(self) -> bool:
-        """Whether one of the kinds that could not be listed can be by now; its objects are known then."""
+        """Tries again to list the kinds that could not be listed. Returns whether one could, so that its objects are
+        known."""
         came = False
         for resource in tuple(self._lacking):
             try:

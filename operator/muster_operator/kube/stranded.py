@@ -24,7 +24,7 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """Taint: the node is shut down, and nothing of it runs (KEP-2268)."""
 
 KEYS_OF_A_NODE = ("hostname", "node", "nodename")
-"""How labels end that tell one node from another: kubernetes.io/hostname, and those of storage systems whose volumes
+"""Ends of labels that tell one node from another: kubernetes.io/hostname, and those of storage systems whose volumes
 are on a node, such as topology.topolvm.io/node and openebs.io/nodename. No node strands a volume of a zone."""
 
 

@@ -97,7 +97,7 @@ class KubeWorkload:
         self._made: dict[tuple[ClusterKey, str], Json] = {}
         """By cluster and its uid: the StatefulSet as it was applied last, whatever others have done to it since."""
         self._changed_by_others: Counter[ClusterKey] = Counter()
-        """How often what was applied became doubtful, also while it is being applied."""
+        """Counts how often the applied objects became doubtful, also while they were being applied."""
         self._stateful_sets = StatefulSets()
         self._conflicts: dict[ClusterKey, str] = {}
         self._refusals: dict[ClusterKey, str] = {}

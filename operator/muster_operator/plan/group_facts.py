@@ -1,4 +1,4 @@
-"""What pods have said of groups that can move."""
+"""Facts about groups that can move, as pods tell them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Attempts:
 
 
 class GroupMemory:
-    """What is remembered of the groups of one cluster. All of it can be lost: pods say it again. Times are monotonic
+    """The memory of the groups of one cluster. All of it can be lost: pods say it again. Times are monotonic
     (seconds)."""
 
     def __init__(self) -> None:
@@ -88,8 +88,8 @@ class GroupMemory:
         self._attempts = {group: each for group, each in self._attempts.items() if group in declared}
 
     def view(self, generations: Mapping[str, int], leaders: Mapping[str, str], now_s: float) -> dict[str, GroupFacts]:
-        """What is known of these groups. `generations`: of what declares each. `leaders`: the pods that lead their
-        partitions, as far as there are any."""
+        """The facts known of these groups. `generations`: of the object that declares each. `leaders`: the pods that
+        lead their partitions, as far as there are any."""
         return {group: self._facts(group, each, leaders.get(group, ""), now_s) for group, each in generations.items()}
 
     def _facts(self, group: str, generation: int, leader: str, now_s: float) -> GroupFacts:

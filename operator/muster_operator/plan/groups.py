@@ -76,7 +76,7 @@ def ask_resets(seen: Observation) -> Iterator[AskResets]:
 
 
 def reset_facts(seen: Observation, group: ConsumerGroup) -> ResetFacts:
-    """What pods have said of its declared reset."""
+    """The facts about its declared reset, as pods tell them."""
     key = key_of(group)
     return seen.reset_facts.get(key, ResetFacts()) if key is not None else ResetFacts()
 
@@ -102,7 +102,7 @@ def _is_to_move(seen: Observation, cluster: CoordinatorCluster, group: ConsumerG
 
 
 def tell_groups(seen: Observation, time: str) -> Iterator[WriteGroupStatus]:
-    """What differs from what is there."""
+    """The statuses that differ from those that are there."""
     groups = seen.groups or ()
     oldest, leaders, topic = counting(groups), leaders_of_groups(seen), _topic_of_groups(seen)
     for group in groups:
@@ -158,7 +158,7 @@ def _is_here_for_good(cluster: CoordinatorCluster, group: str) -> bool:
 
 
 def _side(cluster: CoordinatorCluster, group: ConsumerGroup, facts: GroupFacts) -> str:
-    """Where it is; "": not known. A group without a route is Kafka's."""
+    """The side that has the group; "": not known. A group without a route is Kafka's."""
     name = group.spec.group
     if facts.at_muster or _is_here_for_good(cluster, name):
         return MUSTER
@@ -219,7 +219,8 @@ def _on_the_way(seen: Observation, cluster: CoordinatorCluster, facts: GroupFact
 def _with_write_back(
     conditions: tuple[Condition, ...], facts: GroupFacts, generation: int, time: str
 ) -> tuple[Condition, ...]:
-    """What was said stays while nobody says anything else; a group that is not here has nothing to be written."""
+    """The status with the condition about write-back: the last one stays until pods say otherwise, and a group that is
+    not at Muster has none."""
     if not facts.at_muster:
         return without_condition(conditions, ConditionType.WRITTEN_BACK)
     if facts.write_problem is None:

@@ -42,7 +42,6 @@ def hides_in(cluster: CoordinatorCluster, idle_since: MutableMapping[str, float]
 
 
 def _told_s(cluster: CoordinatorCluster) -> float:
-    """How long clients are told of a pod that leads nothing: as long as of one that is down, and for the same reason.
-    A client of librdkafka has to ask at its former coordinator before Metadata stops to name that pod.
-    """
+    """The seconds for which clients are told of a pod that leads nothing: as for a pod that is down, and for the same
+    reason. A client of librdkafka has to ask at its former coordinator before Metadata stops to name that pod."""
     return parse_duration(cluster.spec.failover.rebalance_after)

@@ -93,7 +93,7 @@ class BackupJob:
 
 @dataclass(frozen=True, slots=True)
 class BackupsDue:
-    """What the clock says of a cluster's backups. `slot`: the last time of the schedule ("": there is none). `trouble`:
+    """The backups of a cluster that are due now. `slot`: the last time of the schedule ("": there is none). `trouble`:
     what is wrong with the schedule. `too_old`: the newest backup is older than declared. `verify`: a backup is to be
     read again."""
 

@@ -34,7 +34,7 @@ class Member:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the pod answers and does not have the log: it has another volume, or none."""
+        """Whether the pod answers without this log: its volume is another one, or lost."""
         return self.pod is not None and self.pod.is_up and self.view is None
 
     @property
@@ -173,7 +173,7 @@ class PartitionView:
 
     @property
     def is_opening(self) -> bool:
-        """Whether a pod has a log that it has not opened yet, so that it is not known how late its history is."""
+        """Whether a pod has a log that it has not opened yet, so that the end of its history is not known."""
         return any(pod.is_up and not view.is_damaged and view.log_end_offset < 0 for pod, view in self.logs)
 
     def is_gone(self, name: str) -> bool:

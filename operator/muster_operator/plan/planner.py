@@ -69,13 +69,13 @@ from muster_operator.plan.users import give_access, tell_users
 from muster_operator.plan.verdict import Verdict
 
 MOVES_AT_ONCE = 1
-"""How many elections that interrupt a live leader run at the same time. They share the CPUs of the same pods, so a
+"""The number of elections that may interrupt live leaders at the same time. They share the CPUs of the same pods, so a
 group waits for all elections that run together with its own."""
 PARTITIONS_PER_MOVE = 100
 """A large cluster runs one such election per this number of partitions at the same time, so that a drain takes some
 dozen rounds at most."""
 CHANGES_AT_ONCE = 5
-"""How many partitions change their sets at the same time: each change copies a log."""
+"""The number of partitions that change their sets at the same time: each change copies a log."""
 
 
 @dataclass(frozen=True, slots=True)

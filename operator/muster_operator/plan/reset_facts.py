@@ -1,4 +1,4 @@
-"""What pods have said of resets of offsets."""
+"""Facts about resets of offsets, as pods tell them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Known:
 
 
 class ResetMemory:
-    """What is remembered of the resets of one cluster. All of it can be lost: pods say it again. Times are monotonic
+    """The memory of the resets of one cluster. All of it can be lost: pods say it again. Times are monotonic
     (seconds)."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class ResetMemory:
         known.obstacle, known.due_s = why, now_s + AGAIN_S
 
     def view(self, keys: Iterable[ResetKey], now_s: float) -> Mapping[ResetKey, ResetFacts]:
-        """What is known of these; everything else is forgotten."""
+        """The facts known of these resets; all others are forgotten."""
         self._known = {key: self._known[key] for key in keys if key in self._known}
         return {key: _facts(each, now_s) for key, each in self._known.items()}
 

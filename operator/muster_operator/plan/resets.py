@@ -113,7 +113,7 @@ def _conditions(
 
 
 def _past(status: ConsumerGroupStatus, reset: GroupReset) -> str:
-    """How an earlier reset of this id ended; "" if there was none."""
+    """The end of an earlier reset with this id; "" if there was none."""
     return next((each.phase for each in status.past_resets if each.id == reset.id), "")
 
 

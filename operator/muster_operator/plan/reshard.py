@@ -138,8 +138,8 @@ def hindrance(topic: OffsetsTopic, topics: Collection[OffsetsTopic]) -> str:
 
 
 def holds_transactions(seen: Observation, topics: Sequence[OffsetsTopic]) -> bool:
-    """Whether no transaction may begin: all else is prepared to re-shard the groups' topic, or it is under way.
-    `topics`: those that the cluster uses, the groups' first."""
+    """Whether no transaction may begin, because the re-shard of the groups' topic is under way or only waits for open
+    ones. `topics`: those that the cluster uses, the groups' first."""
     groups = topics[0]
     reshard = groups.status.reshard
     if len(topics) < 2 or reshard is None or reshard.phase not in _BEFORE_OPENING:

@@ -42,7 +42,7 @@ def awaits_restore(cluster: CoordinatorCluster) -> bool:
 
 
 def restoring(seen: Observation) -> Restoring | None:
-    """What is to be done and said. None: nothing is restored here, or all is done and known."""
+    """The next actions of a restore, and its status. None: nothing is restored here, or all is done and known."""
     cluster = seen.cluster
     if cluster is None or not awaits_restore(cluster):
         return None
@@ -125,7 +125,7 @@ def _refusal(seen: Observation, cluster: CoordinatorCluster, facts: RestoreFacts
 
 
 def _conflict(seen: Observation, cluster: CoordinatorCluster, plan: RestorePlan) -> str:
-    """What is declared otherwise than the backup has it; "" if nothing is."""
+    """The declaration that contradicts the backup; "" if none does."""
     declared = cluster.spec.cluster_id
     if declared is not None and declared != plan.cluster_id:
         return (

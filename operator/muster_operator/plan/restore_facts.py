@@ -1,4 +1,4 @@
-"""What is seen of a cluster's restore: the claims of its pods' volumes, and the Jobs."""
+"""Facts about a cluster's restore: the claims of its pods' volumes, and the Jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READS = -1
 
 
 class Made(StrEnum):
-    """What a claim that was made for a restore is noted with, beside its plan."""
+    """The progress noted on a claim that was made for a restore, beside its plan."""
 
     NOT_YET = ""
     VOLUME = "Volume"

@@ -31,7 +31,8 @@ def emptying_surplus(seen: Observation, topics: Sequence[OffsetsTopic]) -> Obser
 
 
 def pods_to_run(seen: Observation) -> int:
-    """How many pods the workload shall have: those that are declared, and those above that a partition still needs."""
+    """The number of pods that the workload shall have: those that are declared, and those above that a partition still
+    needs."""
     assert seen.cluster is not None
     if seen.cluster.spec.hibernate:
         return 0

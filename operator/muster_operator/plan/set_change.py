@@ -50,7 +50,8 @@ def change_set(partition: PartitionView, own: Member, view: ReplicaStatus, idle:
 
 
 def copies_of(partition: OffsetsPartition, replication_factor: int) -> int:
-    """How many copies a partition shall have: as its topic declares, and no more than the pods that it names."""
+    """The number of copies that a partition shall have: as its topic declares, and no more than the pods that it
+    names."""
     return min(replication_factor, len(partition.spec.replicas) or replication_factor)
 
 

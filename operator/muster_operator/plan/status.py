@@ -40,7 +40,7 @@ from muster_operator.plan.set_change import copies_of
 from muster_operator.plan.verdict import Verdict, conditions_of, flag
 
 LAST_FAILOVERS = 20
-"""How many failovers the status of a cluster lists (the limit of the schema)."""
+"""The most failovers that the status of a cluster lists (the limit of the schema)."""
 
 
 _DAMAGE = (FailureReason.LOG_DAMAGED, FailureReason.PROTOCOL_VIOLATION, FailureReason.LOG_SET_ASIDE)
@@ -119,9 +119,8 @@ def incomplete_sets(
     statuses: Mapping[int, OffsetsPartitionStatus],
     moving: Collection[int],
 ) -> str:
-    """How many partitions have other copies than declared, with the first of them; "" if none has. `moving`: those that
-    have all, and get one on another pod.
-    """
+    """The number of partitions with other copies than declared, and the first of them, as text; "" if none has.
+    `moving`: those that have all, and get one on another pod."""
     found = []
     for index, status in statuses.items():
         wanted, asked = copies_of(records[index], topic.spec.replication_factor), records[index].spec.replicas

@@ -1,4 +1,4 @@
-"""When `spec.rollout.window` is open. Wall clocks of its time zone count, also when they are changed."""
+"""The times at which `spec.rollout.window` is open. Wall clocks of its time zone count, also when they are changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _A_WEEK_AND_A_DAY = range(-1, 8)
 
 
 def opens(window: Window | None, now: float) -> str:
-    """When it opens next, for people, in its own time zone; "" while it is open. `now`: seconds since 1970."""
+    """The next time at which the window opens, for people, in its own time zone; "" while it is open. `now`: seconds
+    since 1970."""
     if window is None:
         return ""
     try:

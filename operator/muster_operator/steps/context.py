@@ -66,9 +66,10 @@ class Memory:
     idle_since: dict[str, float] = field(default_factory=dict)
     """Since when fenced pods have led nothing (monotonic seconds)."""
     leaderless: tuple[int, float] = (0, 0.0)
-    """How many partitions were without an active leader at the last look, and when that was (monotonic seconds)."""
+    """The number of partitions without an active leader at the last look, and the time of that look (monotonic
+    seconds)."""
     told_at: dict[str, float] = field(default_factory=dict)
-    """When a step that must not do so all the time last did its work (monotonic seconds)."""
+    """The last time (monotonic seconds) of each step that must not do its work in every cycle."""
     said: dict[str, str] = field(default_factory=dict)
     """The last line of each step: a line is logged when it is a new one."""
 
@@ -121,7 +122,7 @@ class Context:
         return False
 
     def _waits(self, left_s: float) -> bool:
-        """Whether there is time left. If so, the cluster is looked at again when it is over."""
+        """Whether a wait goes on. If so, the cluster is looked at again at its end."""
         memory = self.memory
         if left_s > 0:
             memory.steady_in_s = min(left_s, memory.steady_in_s or left_s)

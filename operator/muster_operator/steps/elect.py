@@ -43,7 +43,7 @@ async def _traced(context: Context, pod: str, elections: Sequence[Elect], span: 
 
 
 async def _elect(context: Context, pod: str, elections: Sequence[Elect], trace: str) -> str:
-    """What came of the call."""
+    """The outcome of the call."""
     session = context.pods.get(context.key, pod)
     if session is None:
         return _give_up(context, elections, f"pod {pod} is gone")

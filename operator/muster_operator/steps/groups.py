@@ -50,7 +50,7 @@ async def start_moves(context: Context, actions: Sequence[Action]) -> Outcome | 
 
 
 async def _start(context: Context, groups: Sequence[AskedMove], session: PodSession) -> bool:
-    """What became of a move that was begun is told by `look_at_groups`."""
+    """Starts a move; `look_at_groups` tells later how it ended."""
     for each in groups:
         try:
             answer = await session.client.move(MoveRequest(each.group, back=each.back))

@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 async def restore(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """What cannot be done now is tried again at the next look: no pod starts meanwhile."""
+    """Carries the restore on. A part that fails is tried again at the next look; no pod starts meanwhile."""
     cluster, restores = context.seen.cluster, context.workload.restores
     if restores is None:
         return None

@@ -125,7 +125,7 @@ def _offsets(
 
 
 def _expires_ms(retention_ms: int) -> Column:
-    """When a committed offset expires if nothing happens; null while the group has members.
+    """The time at which a committed offset expires if nothing happens; null while the group has members.
 
     Kafka (OffsetExpirationConditionImpl, ClassicGroup#offsetExpirationCondition): a group that had members counts from
     when it became empty, any other from the commit; a commit with an expiry of its own keeps that.

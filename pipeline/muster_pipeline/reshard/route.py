@@ -44,7 +44,8 @@ _IS_CARRIED = np.array([name in _CARRIED for name in KIND_NAMES])
 
 @dataclass(frozen=True)
 class Fates:
-    """How the transactions of a log ended: per producer id the offsets of its markers, rising, and which commit."""
+    """The ends of a log's transactions: for each producer id the offsets of its markers, rising, and which of them
+    commit."""
 
     markers: dict[int, tuple[list[int], list[bool]]]
 

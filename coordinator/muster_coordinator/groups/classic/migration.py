@@ -235,9 +235,9 @@ def downgrade(
 
 
 def is_unassigned(value: GroupMetadataValue) -> bool:
-    """Whether the log has a group that became a classic one, and no assignment by a leader since: a coordinator that
-    loads it has it rebalance. Members whose epoch was the group's would not notice, and nobody would own what the last
-    consumer had."""
+    """Whether the group became a classic one and has had no assignment by a leader since, as the log has it: a
+    coordinator that loads it has it rebalance. Members whose epoch was the group's would not notice, and nobody would
+    own what the last consumer had."""
     return bool(value.members) and value.leader is None
 
 

@@ -24,7 +24,7 @@ def parse_assignors(text: str) -> tuple[str, ...]:
 
 
 class MigrationPolicy(Enum):
-    """Whether a group of one protocol becomes one of the other while it has members, as Kafka names it."""
+    """The policies for making a group of one protocol one of the other while it has members, by Kafka's names."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"

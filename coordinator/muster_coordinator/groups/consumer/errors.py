@@ -1,4 +1,4 @@
-"""How an operation on a group of the consumer protocol is refused: nothing that it has begun remains."""
+"""The refusal of an operation on a group of the consumer protocol: nothing that the operation has begun remains."""
 
 from __future__ import annotations
 

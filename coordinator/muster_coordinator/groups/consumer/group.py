@@ -107,7 +107,7 @@ class ConsumerGroup:
         return topic in self.topic_members or any(topic in resolved.topics for resolved in self.regexes.values())
 
     def is_classic_without(self, member_ids: Iterable[str]) -> bool:
-        """Whether members remain once these are gone, and all of them use the classic protocol."""
+        """Whether the members without these are at least one, and all of them use the classic protocol."""
         gone = [self.members[member_id].classic is None for member_id in member_ids]
         return len(gone) < len(self.members) and len(self.members) - self.classic_count == sum(gone)
 

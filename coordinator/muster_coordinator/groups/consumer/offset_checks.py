@@ -1,5 +1,5 @@
-"""Whether offsets may be committed and fetched by who says it is a member (Kafka: ConsumerGroup#validateOffsetCommit,
-#validateOffsetFetch)."""
+"""Checks whether a client that says it is a member may commit and fetch offsets (Kafka:
+ConsumerGroup#validateOffsetCommit, #validateOffsetFetch)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def member_commit_error(
 
 
 def _had_since(current: Current, topic_id: bytes, partition: int, epoch: int) -> bool:
-    """Whether the member got the partition at this epoch or before, and has it still."""
+    """Whether the member has the partition, and got it at this epoch or before."""
     for owned in (current.assigned, current.pending_revocation):
         got = owned.get(topic_id, NO_PARTITIONS).get(partition)
         if got is not None:

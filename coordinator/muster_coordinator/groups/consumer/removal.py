@@ -1,4 +1,4 @@
-"""How members leave a group: on their own, or because they were not heard of in time."""
+"""The removal of members: they leave, or are not heard of in time."""
 
 from __future__ import annotations
 

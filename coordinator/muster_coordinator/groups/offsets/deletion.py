@@ -188,7 +188,8 @@ def expire_group(state: GroupTables, group: ClassicGroup | ConsumerGroup, effect
 
 
 def _retention_start(group: ClassicGroup | ConsumerGroup) -> Callable[[OffsetCommitValue], int] | None:
-    """When the retention of an offset began; None: nothing expires now (Kafka: offsetExpirationCondition)."""
+    """The time at which the retention of an offset began; None: nothing expires now (Kafka:
+    offsetExpirationCondition)."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return lambda value: value.commit_timestamp_ms
     if group.state is GroupState.EMPTY:

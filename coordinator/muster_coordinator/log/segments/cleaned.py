@@ -1,4 +1,4 @@
-"""How cleaned segments take the place of others, at run time and at start-up; and up to where a log is cleaned.
+"""Cleaned segments: how they replace others, at run time and at start-up, and up to where a log is cleaned.
 
 `muster.cleaner` holds end offset and tombstone horizon (`marks`).
 """

@@ -128,9 +128,8 @@ def log_files(disk: Disk, directory: Path) -> list[str]:
 
 
 def swap_mark(disk: Disk, directory: Path) -> tuple[int, int]:
-    """How many logs were in this directory before the present one, and where that one ended when it took the place of
-    the last of them; (0, -1) for the first one. Raises DamagedLogError, OSError.
-    """
+    """The number of logs that were in this directory before the present one, and where the present one ended when it
+    replaced the last of them; (0, -1) for the first one. Raises DamagedLogError, OSError."""
     mark = read_numbers(disk, directory / COUNT_NAME, 2)
     return (mark[0], mark[1]) if mark is not None else (0, -1)
 

@@ -1,4 +1,4 @@
-"""When segments are archived: closed ones below the commit point, of every replica here, in order.
+"""The archiving of segments: closed ones below the commit point, of every replica here, in order.
 
 The cleaner goes no further than what is archived (`archived_to`), so an archive that is away stops compaction, never
 the service.

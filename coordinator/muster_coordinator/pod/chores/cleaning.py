@@ -1,4 +1,4 @@
-"""When which log is cleaned: the pod's cleaner (Kafka: LogCleaner, LogCleanerManager), one log at a time.
+"""The pod's cleaner, which decides when which log is cleaned (Kafka: LogCleaner, LogCleanerManager), one log at a time.
 
 A pass runs in slices of a millisecond or so in a thread, with pauses that keep its reading and writing below
 `io_max_bytes_per_second`, so that the event loop hardly notices it.

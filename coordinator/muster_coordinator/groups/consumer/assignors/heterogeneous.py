@@ -15,7 +15,7 @@ from muster_coordinator.groups.consumer.assignors.java_order import (
 from muster_coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec, nothing_assigned
 
 ROUNDS_MAX = 16
-"""How often the topics are gone through at most; subscriptions that overlap in part may never come to rest."""
+"""The most rounds over all topics: subscriptions that overlap in part may never come to rest."""
 
 _UNOWNED = -1
 

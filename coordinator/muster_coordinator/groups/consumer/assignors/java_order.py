@@ -23,14 +23,15 @@ _TREES_FROM = 64
 
 
 def grown(buckets: int, count: int) -> int:
-    """How many buckets a table of `buckets` has once it had `count` entries, if they are spread well."""
+    """The number of buckets that a table of `buckets` grows to for `count` entries, if they are spread well."""
     while count > buckets * 3 // 4:
         buckets *= 2
     return buckets
 
 
 def filled(buckets: int, hashes: Sequence[int]) -> int:
-    """How many buckets a table of `buckets` has once entries with these hashes were put into it, one by one."""
+    """The number of buckets that a table of `buckets` grows to when entries with these hashes are put into it one by
+    one."""
     end = grown(buckets, len(hashes))
     if len(hashes) <= _CROWD or end >= _TREES_FROM:
         return end
