@@ -148,7 +148,7 @@ async def _moves(session: ClientSession, api: str, pod: SoloPod, broker: KafkaBr
         return not (await move(session, api, GROUP, dry_run=True)).obstacles
 
     await until(nothing_stands_in_the_way, "the mirror has read the group")
-    assert "there is no such classic group" in (await move(session, api, "orders-none")).obstacles
+    assert "there is no such group" in (await move(session, api, "orders-none")).obstacles
     before = await groups_of(broker.port, (GROUP, EMPTY))
     (member_id, *_) = before[GROUP][0][4][0]
     assert await beat(pod.kafka_port, GROUP, 1, member_id) == 16, "NOT_COORDINATOR"

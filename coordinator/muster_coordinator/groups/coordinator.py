@@ -33,7 +33,7 @@ from muster_coordinator.groups.classic.rebalance import (
 )
 from muster_coordinator.groups.classic.states import GroupState
 from muster_coordinator.groups.classic.sync import sync_group
-from muster_coordinator.groups.classic.tables import WITH_MEMBERS, GroupTables, group_record, pack_group
+from muster_coordinator.groups.classic.tables import WITH_MEMBERS, GroupTables, pack_group
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer.expressions import take_resolved
 from muster_coordinator.groups.consumer.group import CONSUMER_GROUP_STATES, ConsumerGroup
@@ -48,6 +48,7 @@ from muster_coordinator.groups.effects import (
     session_timer,
 )
 from muster_coordinator.groups.group_configs import alter_group_configs, describe_group_configs, list_configured_groups
+from muster_coordinator.groups.handover import Handover
 from muster_coordinator.groups.offsets.commit import offset_commit, txn_offset_commit
 from muster_coordinator.groups.offsets.deletion import (
     delete_group,
@@ -114,6 +115,7 @@ class GroupCoordinator:
     ) -> None:
         self._serves = serves
         self._state = GroupTables(config, topics, new_member_suffix, consumers or without_topics(new_member_suffix))
+        self.handover = Handover(self._state)
         self._active = False
         self._start_queue: Iterator[str] = iter(())
         self._expiry_queue: list[str] = []
@@ -125,45 +127,16 @@ class GroupCoordinator:
 
     def has_group(self, group_id: str) -> bool:
         """Whether it has members or records here."""
-        return group_id in self._state.groups
-
-    def members_of(self, group_id: str) -> tuple[GroupMember, ...] | None:
-        """The members of a classic group as the log has them; None: there is no such group, or it is another kind."""
-        group = self._state.look_at(group_id)
-        if group is None:
-            return None
-        return () if group.durable is None else group.durable.members
+        return group_id in self._state.groups or group_id in self._state.consumers.groups
 
     def has_consumers(self, group_id: str) -> bool:
         """Whether it is a group of the consumer protocol that has members, whatever their protocol."""
         group = self._state.consumers.groups.get(group_id)
         return group is not None and bool(group.members)
 
-    def is_of_consumers(self, group_id: str) -> bool:
-        """Whether it is a group of the consumer protocol, with members or not."""
-        return group_id in self._state.consumers.groups
-
-    def rebalances(self, group_id: str) -> bool:
-        """Whether a classic group has requests that wait for others, or may have soon."""
-        group = self._state.look_at(group_id)
-        return group is not None and group.state not in (GroupState.STABLE, GroupState.EMPTY)
-
-    def record_without_members(self, group_id: str, protocol_type: str, now_ms: int) -> Record:
-        """Returns the record by which a classic group has no members any more; the tombstone of one that is not."""
-        group = self._state.look_at(group_id)
-        if group is None:
-            return group_record(group_id, None)
-        value = GroupMetadataValue(protocol_type, group.generation, None, None, now_ms, ())
-        return group_record(group_id, value)
-
     def has_pending(self, group_id: str) -> bool:
         """Whether the group has offsets of open transactions."""
         return group_id in self._state.offsets.open_transactions
-
-    @property
-    def members_max(self) -> int:
-        """A classic group with more members is to be made smaller."""
-        return self._state.config.max_size
 
     def refuse(self, request: object) -> object | None:
         return refuse(request, self._state.config)
@@ -308,9 +281,12 @@ class GroupCoordinator:
         return len(members)
 
     def begin_sessions(self, group_id: str, now_ms: int) -> Result:
-        """Start the sessions of a classic group that was another coordinator's until now."""
+        """Start the sessions of a group that was another coordinator's until now."""
         group = self._state.groups.get(group_id)
         effects = Effects()
+        consumers = self._state.consumers.groups.get(group_id)
+        if consumers is not None:
+            start_timers(self._state.consumers, consumers, effects)
         if group is not None:
             self._start_sessions_of(group_id, group, effects, now_ms)
         return effects.result()
@@ -340,12 +316,14 @@ class GroupCoordinator:
         if key == START_SESSIONS_TIMER:
             self._start_sessions(effects, now_ms)
             return effects.result()
+        if not self._serves(group_id):
+            return NOTHING
         if kind == "consumer-rebalance":
             return on_rebalance_timer(self._state.consumers, group_id, member_id, fencing(self._state, now_ms))
         if kind in ("consumer-session", "consumer-join", "consumer-sync"):
             return on_member_timer(self._state.consumers, group_id, member_id, fencing(self._state, now_ms))
         group = self._state.group(group_id)
-        if group is None or not self._serves(group_id):
+        if group is None:
             return NOTHING
         if kind == "session":
             on_session_timer(self._state, group, member_id, effects, now_ms)
@@ -380,7 +358,7 @@ class GroupCoordinator:
         """Append tombstones for the offsets of partitions that do not exist; a search that is under way begins anew. Or
         take in what regular expressions of consumers stand for."""
         if isinstance(event, c.RegexesResolved):
-            return take_resolved(self._state.consumers, event)
+            return take_resolved(self._state.consumers, event) if self._serves(event.group_id) else NOTHING
         assert isinstance(event, m.TopicsDeleted), event
         known = {**self._state.offsets.committed, **self._state.offsets.open_transactions}
         self._deletion_queue = [group_id for group_id in known if self._serves(group_id)]

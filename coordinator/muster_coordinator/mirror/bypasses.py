@@ -1,17 +1,19 @@
 """Groups of Muster's that clients use at the Kafka cluster itself, as its records about them tell. Pure.
 
-Kafka's record of a group has its members: as long as there are some, they are clients that do not come here. A commit
+Kafka's record of a group has its members: as long as there are some, they are clients that do not come here. In a group
+of consumers each has a record of its own; those of before a move have none any more until they are removed. A commit
 outside of that is one of somebody without a membership, such as a tool, unless this pod has written it there.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from muster_coordinator.mirror.write_back import ToWrite
+from muster_coordinator.records.consumer_group import MEMBER_TYPE, ConsumerGroupMemberValue, ConsumerGroupRecord
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord
 from muster_coordinator.records.structs import OffsetCommitRecord
 
@@ -20,6 +22,8 @@ GROUPS_MAX = 1_000
 _LONGEST = 256
 """Characters of a group's id or a client's: Kafka takes 32 KiB."""
 _CLIENTS_NAMED = 3
+_CONSUMERS_MAX = 1_000
+"""Members of one group that are remembered."""
 _WRITES_MAX = 8
 """Values of one partition that were written to Kafka and not read from there yet."""
 
@@ -41,6 +45,7 @@ class Bypasses:
         self._has = has
         self._known: OrderedDict[str, Bypass] = OrderedDict()
         self._news: dict[str, Bypass] = {}
+        self._consumers: dict[str, dict[str, str]] = {}  # group -> member id -> client, of those that are there
         self._writes: dict[tuple[str, str, int], deque[tuple[int, int, str]]] = {}
         self.quiet: set[str] = set()
         """Groups of which an earlier leader may have written offsets to Kafka that nobody has read yet."""
@@ -54,15 +59,30 @@ class Bypasses:
         if type(change) is GroupMetadataRecord:
             members = change.value.members if change.value is not None else ()
             if members:
-                self._is_used(Bypass(group_id, _clients(members), self._has(change.group_id)))
+                self._is_used(Bypass(group_id, _named([_client(each) for each in members]), self._has(change.group_id)))
             else:
                 self.forget(group_id)
+        elif type(change) is ConsumerGroupRecord:
+            self._consumer(change, group_id)
         elif type(change) is OffsetCommitRecord and change.value is not None and up_to_date:
             if self._is_write(change):
                 return False
             known = self._known.get(group_id)
             self._is_used(Bypass(group_id, known.clients if known is not None else "", self._has(change.group_id)))
         return True
+
+    def _consumer(self, change: ConsumerGroupRecord, group_id: str) -> None:
+        if change.type != MEMBER_TYPE:
+            return
+        members = self._consumers.get(group_id, {})
+        member_id, value = change.name[:_LONGEST], change.value
+        if not isinstance(value, ConsumerGroupMemberValue):
+            if members.pop(member_id, None) is not None and not members:
+                self.forget(group_id)
+        elif len(members) < _CONSUMERS_MAX:
+            members[member_id] = _client(value)
+            self._is_used(Bypass(group_id, _named(members.values()), self._has(change.group_id)))
+            self._consumers[group_id] = members
 
     def writes(self, group_id: str, topics: ToWrite) -> None:
         """These offsets are about to be written to Kafka by this pod, and will come from there."""
@@ -103,11 +123,15 @@ class Bypasses:
             self.forget(next(iter(self._known)))
 
     def forget(self, group_id: str) -> None:
-        for groups in (self._known, self._news, self.with_members):
+        for groups in (self._known, self._news, self.with_members, self._consumers):
             groups.pop(group_id, None)
 
 
-def _clients(members: tuple[GroupMember, ...]) -> str:
-    names = sorted({f"{each.client_id[:_LONGEST]}@{each.client_host[:_LONGEST].lstrip('/')}" for each in members})
+def _client(member: GroupMember | ConsumerGroupMemberValue) -> str:
+    return f"{member.client_id[:_LONGEST]}@{member.client_host[:_LONGEST].lstrip('/')}"
+
+
+def _named(clients: Iterable[str]) -> str:
+    names = sorted(set(clients))
     more = f" and {len(names) - _CLIENTS_NAMED} more" if len(names) > _CLIENTS_NAMED else ""
     return ", ".join(names[:_CLIENTS_NAMED]) + more

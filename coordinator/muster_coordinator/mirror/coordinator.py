@@ -11,21 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.mirror.bypasses import Bypasses
-from muster_coordinator.mirror.moving.back import DecideBackRequest, DecideBackResponse, trouble_at_kafka
-from muster_coordinator.mirror.moving.deciding import (
-    BeginSessionsRequest,
-    BeginSessionsResponse,
-    DecideRequest,
-    DecideResponse,
-    difference_of,
-    difference_of_offsets,
-)
-from muster_coordinator.mirror.moving.move import Task
+from muster_coordinator.mirror.moving.back import DecideBackRequest
+from muster_coordinator.mirror.moving.deciding import BeginSessionsRequest, DecideRequest
+from muster_coordinator.mirror.moving.shard import MovesOfShard
 from muster_coordinator.mirror.requests import (
     TakeBackRequest,
     TakeBackResponse,
@@ -36,12 +27,13 @@ from muster_coordinator.mirror.routes import Routes
 from muster_coordinator.records.batch import CorruptBatchError, RecordBatch, read_batch
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.errors import RecordDecodeError
-from muster_coordinator.records.group_route import GroupRoute, decode_route, encode_route, is_route_key
+from muster_coordinator.records.group_route import GroupRoute, decode_route, is_route_key
 from muster_coordinator.records.mirror_position import (
     MirrorPosition,
     decode_position,
     encode_position,
     is_position_key,
+    position_record,
 )
 from muster_coordinator.records.retain import retain
 from muster_coordinator.records.structs import BatchRecord, UnknownRecord
@@ -53,7 +45,6 @@ from muster_coordinator.state_machine import (
     Decoder,
     Imported,
     Operation,
-    Record,
     Result,
     TimerKey,
     Token,
@@ -63,8 +54,6 @@ _SNAPSHOT_VERSIONS = 2_000
 """Added to the version of the group coordinator's snapshots, which have no position and no routes."""
 _POSITION, _STRAYS, _ROUTES, _GROUPS = b"P", b"S", b"R", b"G"
 """First byte of a part of a snapshot: the position, the position with strays, routes, of the group coordinator."""
-_DESCRIBED = 5
-"""The version of DescribeGroups that Kafka is asked in: a group that it does not know is Dead."""
 TAKEN_BACK_AT_ONCE = 1_000
 """Keys that one operation removes: a few milliseconds of work."""
 
@@ -95,6 +84,7 @@ class MirrorCoordinator:
         self.has_strays = False
         """Records of Kafka's groups came after the position: the leader that appended them ended before it appended the
         next position."""
+        self.moves = MovesOfShard(self, groups, routes, knows_topics)
         self._serves = routes.serves
         self._knows_topics = knows_topics
         self._decode = groups.new_decoder()
@@ -116,9 +106,9 @@ class MirrorCoordinator:
         operations[m.ListGroupsRequest] = partial(self._list, operations[m.ListGroupsRequest])
         operations[TakeInRequest] = self._take_in
         operations[TakeBackRequest] = self._take_back
-        operations[DecideRequest] = self._decide
-        operations[DecideBackRequest] = self._decide_back
-        operations[BeginSessionsRequest] = self._begin_sessions
+        operations[DecideRequest] = self.moves.decide
+        operations[DecideBackRequest] = self.moves.decide_back
+        operations[BeginSessionsRequest] = self.moves.begin_sessions
         self.operations: Mapping[type, Operation] = operations
 
     # -- clients -------------------------------------------------------------------------------------------------------
@@ -170,7 +160,7 @@ class MirrorCoordinator:
             return Result(response=TakeInResponse(f"a record at or after offset {request.from_offset}: {error}"))
         count = sum(each.batch.records_count for each in imported)
         self._taken_in += count
-        return Result((_position_record(request.position),), response=TakeInResponse(records=count), imported=imported)
+        return Result((position_record(request.position),), response=TakeInResponse(records=count), imported=imported)
 
     def _import(self, from_offset: int, batch: RecordBatch) -> Imported | None:
         """What is taken over of `batch`; None: nothing. Raises CorruptBatchError, RecordDecodeError: a log with such a
@@ -204,98 +194,8 @@ class MirrorCoordinator:
         """Tombstones for the groups that are Kafka's, a slice at a time; then the position says: from the start."""
         records = self.groups.tombstones_of(lambda group_id: not self._serves(group_id), TAKEN_BACK_AT_ONCE)
         done = len(records) < TAKEN_BACK_AT_ONCE
-        records.append(_position_record(MirrorPosition(since_ms=now_ms, clearing=not done)))
+        records.append(position_record(MirrorPosition(since_ms=now_ms, clearing=not done)))
         return Result(records, response=TakeBackResponse(done))
-
-    # -- moves ---------------------------------------------------------------------------------------------------------
-
-    def obstacles(self, group_id: str) -> Iterator[str]:
-        """What in this partition keeps the group from moving to Muster."""
-        members = self.groups.members_of(group_id)
-        if self._serves(group_id):
-            yield "Muster serves it already"
-        elif self.position.clearing or not self.position.complete:
-            yield "the mirror has not read all of Kafka's partition yet"
-        elif members is None:
-            yield "there is no such classic group"
-        else:
-            if len(members) > self.groups.members_max:
-                yield f"it has {len(members)} members, and group.max.size is {self.groups.members_max} here"
-            if self.groups.has_pending(group_id):
-                yield "it has offsets in a transaction that is open"
-
-    def _decide(self, request: DecideRequest, token: Token, now_ms: int) -> Result:
-        reason = self._doubt(request, token, now_ms)
-        if request.move.compared(reason) is not Task.DECIDE:
-            return Result(response=DecideResponse(request.move.reason))
-        return Result((self._route_record(request.group_id, at_muster=True),), response=DecideResponse(""))
-
-    def _route_record(self, group_id: str, *, at_muster: bool) -> Record:
-        before = self.routes.by_group.get(group_id)
-        route = GroupRoute(group_id, 1 if before is None else before.epoch + 1, at_muster)
-        return (*encode_route(route), route)
-
-    def _doubt(self, request: DecideRequest, token: Token, now_ms: int) -> str:
-        """Why the group may not be taken over as it is here; "": it may."""
-        if self.has_strays or self.position.offset < request.move.end:
-            return "the mirror has begun to read again"
-        for obstacle in self.obstacles(request.group_id):
-            return obstacle
-        describe = m.DescribeGroupRequest(request.group_id, _DESCRIBED)
-        described: Any = self.groups.operations[m.DescribeGroupRequest](describe, token, now_ms).response
-        fetched = self._offsets(request.group_id, token, now_ms)
-        return difference_of((request.described, request.fetched), (described, fetched))
-
-    def _offsets(self, group_id: str, token: Token | None, now_ms: int) -> m.OffsetFetchResponse:
-        request = m.OffsetFetchRequest(group_id, None, -1, None, require_stable=False)
-        fetched: Any = self.groups.operations[m.OffsetFetchRequest](request, token, now_ms).response
-        assert isinstance(fetched, m.OffsetFetchResponse)
-        return fetched
-
-    def obstacles_back(self, group_id: str) -> Iterator[str]:
-        """What in this partition keeps the group from going back to Kafka."""
-        if self.routes.is_own(group_id):
-            yield "it was never Kafka's: muster.upstream.served.groups names it"
-        elif not self._serves(group_id):
-            yield "Kafka serves it already"
-        elif self.groups.is_of_consumers(group_id):
-            yield "it is a group of the consumer protocol: only classic groups go back"
-        else:
-            if self.groups.rebalances(group_id):
-                yield "it rebalances"
-            if self.groups.has_pending(group_id):
-                yield "it has offsets in a transaction that is open"
-
-    def trouble_at_kafka(
-        self, group_id: str, described: m.DescribedGroup, fetched: m.OffsetFetchResponse, now_ms: int
-    ) -> str:
-        """Why Kafka cannot take the group, as it has answered; "": it can."""
-        return trouble_at_kafka(described, fetched, self._offsets(group_id, None, now_ms))
-
-    def _decide_back(self, request: DecideBackRequest, token: Token, now_ms: int) -> Result:
-        group_id, move = request.group_id, request.move
-        reason = "the mirror has begun to read again" if self.has_strays or self.position.clearing else ""
-        reason = reason or next(self.obstacles_back(group_id), "")
-        reason = reason or self.trouble_at_kafka(group_id, request.described, request.fetched, now_ms)
-        if reason:
-            move.give_up(reason)
-            return Result(response=DecideBackResponse(move.reason))
-        task = move.compared(difference_of_offsets(request.fetched, self._offsets(group_id, token, now_ms)))
-        if task is not Task.DECIDE:
-            return Result(response=DecideBackResponse(move.reason, task is Task.WRITE))
-        # The group is what Kafka's is from here on, without members. The position says that this came from no broker.
-        records = (
-            self._route_record(group_id, at_muster=False),
-            self.groups.record_without_members(group_id, request.described.protocol_type, now_ms),
-            _position_record(self.position),
-        )
-        return Result(records, response=DecideBackResponse(""))
-
-    def _begin_sessions(self, request: BeginSessionsRequest, _token: Token, now_ms: int) -> Result:
-        if not self._serves(request.group_id):
-            return Result(response=BeginSessionsResponse(False))
-        begun = self.groups.begin_sessions(request.group_id, now_ms)
-        return msgspec.structs.replace(begun, response=BeginSessionsResponse(True))
 
     # -- replay --------------------------------------------------------------------------------------------------------
 
@@ -403,10 +303,6 @@ def _marker(batch: RecordBatch, records: list[BatchRecord]) -> Imported | None:
     if not isinstance(control, EndTxnMarker):
         return None
     return Imported(batch, (), control.committed, control.coordinator_epoch)
-
-
-def _position_record(position: MirrorPosition) -> Record:
-    return (*encode_position(position), position)
 
 
 def _decode(decode: Decoder, key: bytes | None, value: bytes | None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from muster_coordinator.requests.consumer_groups import DescribedConsumerGroup
 from muster_coordinator.requests.groups import DescribedGroup, OffsetFetchResponse
 
 ToWrite: TypeAlias = list[tuple[str, list[tuple[int, int, int, str | None]]]]
@@ -24,7 +25,7 @@ def to_write(here: OffsetFetchResponse, there: OffsetFetchResponse) -> ToWrite:
     return found
 
 
-def has_members(described: DescribedGroup) -> bool:
+def has_members(described: DescribedGroup | DescribedConsumerGroup) -> bool:
     """Whether Kafka's group has members, or may have some soon."""
     return bool(described.members) or described.group_state not in ("Empty", "Dead")
 

@@ -53,6 +53,11 @@ def encode_position(position: MirrorPosition) -> tuple[bytes, bytes]:
     )
 
 
+def position_record(position: MirrorPosition) -> tuple[bytes, bytes, MirrorPosition]:
+    """(key, value, what they say)."""
+    return (*encode_position(position), position)
+
+
 def decode_position(value: bytes | None) -> MirrorPosition:
     """Raises RecordDecodeError, UnsupportedValueVersionError."""
     if value is None or len(value) < _VALUE.size:

@@ -18,6 +18,9 @@ from muster_coordinator.requests.configs import (
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
+MIRROR_VERSION = 4
+"""The one in which brokers are asked for the configs of a group that moves."""
+
 
 @guarded
 def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> DescribeConfigsRequest:
@@ -72,7 +75,7 @@ def _synonym(writer: Writer, value: ConfigSynonym) -> None:
 
 
 def encode_request(version: int, request: DescribeConfigsRequest) -> bytes:
-    """The body of a request to another pod, from version 3 on."""
+    """The body of a request to another pod or a broker, from version 3 on."""
     writer = Writer(API.flexible(version))
 
     def resource(value: ConfigResource) -> None:
@@ -91,7 +94,7 @@ def encode_request(version: int, request: DescribeConfigsRequest) -> bytes:
 
 
 def decode_response(reader: Reader) -> DescribeConfigsResponse:
-    """The answer of another pod, from version 3 on. Raises what `Reader` raises."""
+    """The answer of another pod or a broker, from version 3 on. Raises what `Reader` raises."""
 
     def synonym() -> ConfigSynonym:
         value = ConfigSynonym(reader.string(), reader.nullable_string(), reader.int8())

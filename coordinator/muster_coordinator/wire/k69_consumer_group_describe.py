@@ -16,6 +16,9 @@ from muster_coordinator.requests.consumer_groups import (
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
+MIRROR_VERSION = 1
+"""The one in which brokers are asked for a group that moves: Kafka 4.0 and later."""
+
 
 @guarded
 def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> ConsumerGroupDescribeRequest:
@@ -70,6 +73,65 @@ def _topic(writer: Writer, value: NamedPartitions) -> None:
     writer.string(name)
     writer.int32_array(partitions)
     writer.tagged_fields()
+
+
+def encode_request(group_id: str) -> bytes:
+    """The body of a request to a broker for one group, in MIRROR_VERSION."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+    writer.array((group_id,), writer.string)
+    writer.boolean(False)  # include_authorized_operations
+    writer.tagged_fields()
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> tuple[DescribedConsumerGroup, ...]:
+    """A broker's answer of MIRROR_VERSION. Raises what `Reader` raises."""
+
+    def topic() -> NamedPartitions:
+        value = reader.uuid(), reader.string(), reader.array(reader.int32)
+        reader.tagged_fields()
+        return value
+
+    def assignment() -> tuple[NamedPartitions, ...]:
+        value = reader.array(topic)
+        reader.tagged_fields()
+        return value
+
+    def member() -> DescribedConsumerMember:
+        value = DescribedConsumerMember(
+            reader.string(),
+            reader.nullable_string(),
+            reader.nullable_string(),
+            reader.int32(),
+            reader.string(),
+            reader.string(),
+            reader.array(reader.string),
+            reader.nullable_string(),
+            assignment(),
+            assignment(),
+            reader.int8(),
+        )
+        reader.tagged_fields()
+        return value
+
+    def group() -> DescribedConsumerGroup:
+        code, message = reader.int16(), reader.nullable_string()
+        value = DescribedConsumerGroup(
+            reader.string(),
+            code,
+            message,
+            reader.string(),
+            reader.int32(),
+            reader.int32(),
+            reader.string(),
+            reader.array(member),
+            reader.int32(),
+        )
+        reader.tagged_fields()
+        return value
+
+    reader.int32()  # throttle time
+    return reader.array(group)
 
 
 API = Api(69, "ConsumerGroupDescribe", 0, 1, 0, decode_request, encode_response)

@@ -11,6 +11,7 @@ from tests.simulation.faults.mixed import MIXED_FAULTS
 from tests.simulation.faults.operators import OPERATOR_FAULTS
 from tests.simulation.faults.protocol import RULE_FAULTS
 from tests.simulation.faults.transactions import TRANSACTION_FAULTS
+from tests.simulation.moves import consumer_faults
 from tests.simulation.moves import faults as moves
 
 __all__ = [
@@ -49,7 +50,8 @@ HARMLESS = {
 
 def table() -> str:
     """In Markdown, with those in moves of a group (`tests/simulation/moves`)."""
-    in_moves = {plant.replace("_", " ").replace("kafka", "Kafka"): seeds for plant, (_, seeds) in moves.FAULTS.items()}
+    in_moves = {_words(plant): seeds for plant, (_, seeds) in moves.FAULTS.items()}
+    of_consumers = {_words(plant): seeds for plant, (_, seeds) in consumer_faults.FAULTS.items()}
     return "\n".join(
         [
             *_rows({name: fault.seeds for name, fault in FAULTS.items()}, HARMLESS),
@@ -58,8 +60,15 @@ def table() -> str:
             "`tests/simulation/moves` has seeds of its own, of one group that moves between Kafka and Muster.",
             "",
             *_rows(in_moves, moves.HARMLESS),
+            "The same for what a group of the consumer protocol takes along, between two whole group coordinators.",
+            "",
+            *_rows(of_consumers, consumer_faults.HARMLESS),
         ]
     )
+
+
+def _words(plant: str) -> str:
+    return plant.replace("_", " ").replace("kafka", "Kafka")
 
 
 def _rows(planted: dict[str, int], harmless: dict[str, str]) -> list[str]:

@@ -10,6 +10,7 @@ from tests.unit.shard.fake_world import Asked, FakePod
 
 from muster_coordinator.groups.classic.tables import group_record
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.mirror.following import (
@@ -199,10 +200,18 @@ class MemoryWriter:
 class MirrorShard:
     """A shard over `writer`, loaded from what the log has, and a follower of one upstream partition."""
 
-    def __init__(self, writer: MemoryWriter, epoch: int = 1, serves: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        writer: MemoryWriter,
+        epoch: int = 1,
+        serves: Callable[[str], bool] = lambda _: False,
+        consumers: ConsumerTables | None = None,
+        now_ms: int = 1_000,
+    ) -> None:
         self.writer = writer
         self.pod = FakePod()
-        self.machine = new_machine(serves)
+        self.pod.now_ms = now_ms
+        self.machine = new_machine(serves, consumers)
         replay(self.machine, writer.batches)
         self.shard = Shard(
             0,
@@ -265,13 +274,17 @@ class MirrorShard:
         return shown(self.machine.groups)
 
 
-def new_groups(serves: Callable[[str], bool] = lambda _: True) -> GroupCoordinator:
-    return GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix", serves)
+def new_groups(
+    serves: Callable[[str], bool] = lambda _: True, consumers: ConsumerTables | None = None
+) -> GroupCoordinator:
+    return GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix", serves, consumers)
 
 
-def new_machine(serves: Callable[[str], bool] = lambda _: False) -> MirrorCoordinator:
+def new_machine(
+    serves: Callable[[str], bool] = lambda _: False, consumers: ConsumerTables | None = None
+) -> MirrorCoordinator:
     routes = Routes(serves)
-    return MirrorCoordinator(new_groups(routes.serves), routes, lambda: True)
+    return MirrorCoordinator(new_groups(routes.serves, consumers), routes, lambda: True)
 
 
 def replay(machine: StateMachine, batches: list[RecordBatch]) -> None:

@@ -10,12 +10,9 @@ from tests.unit.mirror.harness import DAY_MS, HOUR_MS, MemoryWriter, MirrorShard
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.log.cleaning.compaction import Compaction
-from muster_coordinator.mirror.moving.deciding import (
-    BeginSessionsRequest,
-    BeginSessionsResponse,
-    DecideRequest,
-    difference_of,
-)
+from muster_coordinator.mirror.moving.at_kafka import GroupAtKafka
+from muster_coordinator.mirror.moving.deciding import BeginSessionsRequest, BeginSessionsResponse, DecideRequest
+from muster_coordinator.mirror.moving.differences import difference_of
 from muster_coordinator.mirror.moving.leases import Leases
 from muster_coordinator.mirror.moving.move import Move, Step, Task
 from muster_coordinator.records.batch import encode_batch, read_batch
@@ -46,17 +43,17 @@ def comparing(mirror: MirrorShard, upstream: Upstream, group: str = GROUP) -> Mo
     return move
 
 
-def answers(mirror: MirrorShard, group: str = GROUP) -> tuple[Any, Any]:
+def answers(mirror: MirrorShard, group: str = GROUP) -> GroupAtKafka:
     """What Kafka would say, if the mirror has all of it."""
     describe, fetch = m.DescribeGroupRequest(group, 5), m.OffsetFetchRequest(group, None, -1, None, False)
-    return mirror.ask(describe), mirror.ask(fetch)
+    return GroupAtKafka(mirror.ask(describe), mirror.ask(fetch))
 
 
 def moved(upstream: Upstream) -> MirrorShard:
     mirror = MirrorShard(MemoryWriter())
     mirror.follow_to_end(upstream)
     move = comparing(mirror, upstream)
-    assert not mirror.ask(DecideRequest(GROUP, move, *answers(mirror))).reason
+    assert not mirror.ask(DecideRequest(GROUP, move, answers(mirror))).reason
     assert move.step is Step.DECIDING
     assert mirror.ask(BeginSessionsRequest(GROUP)) == BeginSessionsResponse(True)
     return mirror
@@ -228,9 +225,9 @@ def test_members_are_compared_in_any_order() -> None:
     upstream = kafka()
     mirror = MirrorShard(MemoryWriter())
     mirror.follow_to_end(upstream)
-    described, fetched = answers(mirror)
-    other = replace(described, members=described.members[::-1])
-    assert difference_of((other, fetched), (described, fetched)) == ""
+    kafkas = answers(mirror)
+    other = replace(kafkas.described, members=kafkas.described.members[::-1])
+    assert difference_of(GroupAtKafka(other, kafkas.fetched), kafkas) == ""
 
 
 @pytest.mark.parametrize(
@@ -248,7 +245,9 @@ def test_any_difference_leaves_the_group_at_kafka(what: str, said: str) -> None:
     upstream = kafka()
     mirror = MirrorShard(MemoryWriter())
     mirror.follow_to_end(upstream)
-    described, fetched = answers(mirror)
+    kafkas = answers(mirror)
+    described: Any = kafkas.described
+    fetched = kafkas.fetched
     a, b = described.members
     changed: dict[str, dict[str, Any]] = {
         "state": {"group_state": "PreparingRebalance"},
@@ -262,7 +261,7 @@ def test_any_difference_leaves_the_group_at_kafka(what: str, said: str) -> None:
     if what == "offsets":
         fetched = m.OffsetFetchResponse(GROUP, 0)
     move, end = comparing(mirror, upstream), mirror.writer.end_offset
-    assert said in mirror.ask(DecideRequest(GROUP, move, described, fetched)).reason
+    assert said in mirror.ask(DecideRequest(GROUP, move, GroupAtKafka(described, fetched))).reason
     assert (move.step, mirror.writer.end_offset) == (Step.GIVEN_UP, end)
     assert beat(mirror) == ErrorCode.NOT_COORDINATOR
     assert mirror.ask(BeginSessionsRequest(GROUP)) == BeginSessionsResponse(False)
@@ -275,7 +274,7 @@ def test_what_the_mirror_reads_after_the_comparison_was_asked_for_counts() -> No
     move, kafkas = comparing(mirror, upstream), answers(mirror)
     upstream.generation(GROUP, 5)
     mirror.follow_to_end(upstream)
-    assert "Stable" in mirror.ask(DecideRequest(GROUP, move, *kafkas)).reason
+    assert "Stable" in mirror.ask(DecideRequest(GROUP, move, kafkas)).reason
 
 
 def test_nothing_is_decided_while_the_mirror_reads_again() -> None:
@@ -284,7 +283,7 @@ def test_nothing_is_decided_while_the_mirror_reads_again() -> None:
     mirror.follow_to_end(upstream)
     move, kafkas = comparing(mirror, upstream), answers(mirror)
     mirror.follow(Upstream(b"another topic id"))
-    assert "read again" in mirror.ask(DecideRequest(GROUP, move, *kafkas)).reason
+    assert "read again" in mirror.ask(DecideRequest(GROUP, move, kafkas)).reason
 
 
 def test_group_that_was_given_up_is_not_decided() -> None:
@@ -293,7 +292,7 @@ def test_group_that_was_given_up_is_not_decided() -> None:
     mirror.follow_to_end(upstream)
     move = comparing(mirror, upstream)
     move.give_up("a test")
-    assert mirror.ask(DecideRequest(GROUP, move, *answers(mirror))).reason == "a test"
+    assert mirror.ask(DecideRequest(GROUP, move, answers(mirror))).reason == "a test"
     assert not mirror.machine.routes.by_group
 
 
@@ -301,12 +300,12 @@ def test_obstacles_are_named() -> None:
     upstream = kafka()
     upstream.commit("open", 1, producer=(9, 0))
     mirror = MirrorShard(MemoryWriter(), serves=lambda group_id: group_id == "own")
-    assert list(mirror.machine.obstacles(GROUP)) == ["the mirror has not read all of Kafka's partition yet"]
+    assert list(mirror.machine.moves.obstacles(GROUP)) == ["the mirror has not read all of Kafka's partition yet"]
     mirror.follow_to_end(upstream)
-    assert list(mirror.machine.obstacles(GROUP)) == []
-    assert list(mirror.machine.obstacles("own")) == ["Muster serves it already"]
-    assert list(mirror.machine.obstacles("none")) == ["there is no such classic group"]
-    assert list(mirror.machine.obstacles("open")) == ["it has offsets in a transaction that is open"]
+    assert list(mirror.machine.moves.obstacles(GROUP)) == []
+    assert list(mirror.machine.moves.obstacles("own")) == ["Muster serves it already"]
+    assert list(mirror.machine.moves.obstacles("none")) == ["there is no such group"]
+    assert list(mirror.machine.moves.obstacles("open")) == ["it has offsets in a transaction that is open"]
 
 
 def test_a_second_move_has_a_higher_epoch() -> None:
@@ -316,7 +315,7 @@ def test_a_second_move_has_a_higher_epoch() -> None:
     mirror.writer.append([(*encode_route(back), back)], 1, 0)
     again = MirrorShard(mirror.writer, epoch=2)
     move = comparing(again, upstream)
-    assert not again.ask(DecideRequest(GROUP, move, *answers(again))).reason
+    assert not again.ask(DecideRequest(GROUP, move, answers(again))).reason
     assert again.machine.routes.by_group[GROUP] == GroupRoute(GROUP, 3, True)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.unit.mirror.harness import MemoryWriter, MirrorShard, Upstream, new_groups, replay
 
+from muster_coordinator.mirror.moving.at_kafka import GroupAtKafka
 from muster_coordinator.mirror.write_back import ToWrite, has_members
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
@@ -42,7 +43,7 @@ class Kafka:
             raise UpstreamError(self.problem)
         return self.upstream.end
 
-    async def group(self, _partition: int, group_id: str) -> tuple[Any, Any]:
+    async def group(self, _partition: int, group_id: str) -> GroupAtKafka:
         self.asked.append("group")
         if self.problem:
             raise UpstreamError(self.problem)
@@ -52,7 +53,7 @@ class Kafka:
         ask = groups.operations
         described = ask[m.DescribeGroupRequest](m.DescribeGroupRequest(group_id, 5), None, 0).response
         fetched = ask[m.OffsetFetchRequest](m.OffsetFetchRequest(group_id, None, -1, None, True), None, 0).response
-        return described, fetched
+        return GroupAtKafka(described, fetched)
 
 
 class KafkaOfWrites:
@@ -68,12 +69,10 @@ class KafkaOfWrites:
         return 1
 
     async def offsets(self, partition: int, group_id: str) -> m.OffsetFetchResponse:
-        _, fetched = await self._kafka.group(partition, group_id)
-        return fetched  # type: ignore[no-any-return]
+        return (await self._kafka.group(partition, group_id)).fetched
 
     async def check_without_members(self, partition: int, group_id: str) -> None:
-        described, _ = await self._kafka.group(partition, group_id)
-        if has_members(described):
+        if has_members((await self._kafka.group(partition, group_id)).described):
             raise RefusedError("members", has_members=True)
 
     async def fence(self, _partition: int) -> Producer:

@@ -235,7 +235,7 @@ def test_what_stands_in_the_way_is_said_and_nothing_starts() -> None:
             assert (await world.moves.move(MoveRequest(GROUP, dry_run=True))).obstacles == ()
             (first, *_) = (await world.moves.move(MoveRequest("elsewhere"))).obstacles
             assert "muster.upstream.movable.groups of this pod does not name it" in first
-            assert "there is no such classic group" in (await world.moves.move(MoveRequest("other"))).obstacles
+            assert "there is no such group" in (await world.moves.move(MoveRequest("other"))).obstacles
             world.kafka.problem = "no broker answers"
             said = (await world.moves.move(MoveRequest(GROUP))).obstacles
             assert said == ("Kafka cannot be asked: no broker answers",)

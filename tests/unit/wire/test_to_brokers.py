@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.unit.wire import kio_oracle
 from tests.unit.wire.response_examples import RESPONSES
 
@@ -35,6 +36,7 @@ from muster_coordinator.wire import (
     k25_add_offsets_to_txn,
     k26_end_txn,
     k28_txn_offset_commit,
+    k69_consumer_group_describe,
 )
 from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.codec import Reader
@@ -42,7 +44,9 @@ from muster_coordinator.wire.codec import Reader
 METADATA = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
 
 
-@pytest.mark.parametrize("module", [k09_offset_fetch, k15_describe_groups], ids=lambda module: module.API.name)
+@pytest.mark.parametrize(
+    "module", [k09_offset_fetch, k15_describe_groups, k69_consumer_group_describe], ids=lambda module: module.API.name
+)
 def test_request_names_the_group(module: Any) -> None:
     version = module.MIRROR_VERSION
     header = RequestHeader(module.API, version, 1, "mirror", 0)
@@ -70,6 +74,16 @@ def test_description_is_read_as_it_was_written(data: st.DataObject) -> None:
             written.protocol_data,
             written.members,
         )
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_description_of_consumers_is_read_as_it_was_written(data: st.DataObject) -> None:
+    version = k69_consumer_group_describe.MIRROR_VERSION
+    response = data.draw(RESPONSES[69][0](version))
+    reader = Reader(k69_consumer_group_describe.API.encode_response(version, response), 0, True)
+    for read, written in zip(k69_consumer_group_describe.decode_response(reader), response.groups, strict=True):
+        assert replace(read, authorized_operations=None) == replace(written, authorized_operations=None)
 
 
 @settings(max_examples=30, deadline=None)

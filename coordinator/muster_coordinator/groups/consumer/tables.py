@@ -70,6 +70,10 @@ class ConsumerTables:
         """What is known of a group that has records, or gets its first ones now."""
         return self._live.setdefault(group_id, Live())
 
+    def forget_live_of(self, group_id: str) -> None:
+        """Another coordinator has served the group."""
+        self._live.pop(group_id, None)
+
     def forget_live(self) -> None:
         """This pod does not lead any more."""
         self._live.clear()

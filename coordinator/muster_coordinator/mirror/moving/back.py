@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from muster_coordinator.mirror.moving.at_kafka import GroupAtKafka
 from muster_coordinator.mirror.moving.leases import Leases
 from muster_coordinator.mirror.moving.move import Move, Step, Task
 from muster_coordinator.mirror.write_back import has_members, only_there
-from muster_coordinator.requests.groups import DescribedGroup, OffsetFetchResponse
+from muster_coordinator.requests.groups import OffsetFetchResponse
 
 
 class WayBack(Move):
@@ -46,12 +47,11 @@ class WayBack(Move):
 
 @dataclass(frozen=True)
 class DecideBackRequest:
-    """`described`, `fetched`: Kafka's answers, asked for in `COMPARING`."""
+    """`there`: Kafka's answers, asked for in `COMPARING`."""
 
     group_id: str
     move: WayBack
-    described: DescribedGroup
-    fetched: OffsetFetchResponse
+    there: GroupAtKafka
 
 
 class DecideBackResponse(msgspec.Struct, frozen=True, gc=False):
@@ -61,10 +61,11 @@ class DecideBackResponse(msgspec.Struct, frozen=True, gc=False):
     write_again: bool = False
 
 
-def trouble_at_kafka(described: DescribedGroup, fetched: OffsetFetchResponse, here: OffsetFetchResponse) -> str:
+def trouble_at_kafka(there: GroupAtKafka, here: OffsetFetchResponse) -> str:
     """Why Kafka cannot take the group, from its answers; "": it can."""
+    described, fetched = there.described, there.fetched
     if described.error_code:
-        return f"Kafka answers DescribeGroups with error code {int(described.error_code)}"
+        return f"Kafka answers {there.describing} with error code {int(described.error_code)}"
     if has_members(described):
         return (
             f"it has members at Kafka, where it is {described.group_state}: those of before the move, until their"

@@ -51,6 +51,7 @@ class UpstreamConnection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._asking = asyncio.Lock()
         self._correlation_id = 0
+        self._served: dict[int, tuple[int, int]] = {}
 
     async def ask(self, api: Api, version: int, body: bytes, decode: Callable[[Reader], _T]) -> _T:
         """Returns the decoded answer. Raises UpstreamError, and then the next call opens a new connection."""
@@ -69,6 +70,11 @@ class UpstreamConnection:
             self.close()  # an answer may be on its way
             raise
 
+    def serves(self, api: Api, version: int) -> bool:
+        """Whether the broker does, as it said when it was connected to last; before that nothing is known."""
+        lowest, highest = self._served.get(api.key, (0, -1))
+        return lowest <= version <= highest
+
     def _is_over(self) -> bool:
         """Whether the broker is about to ask again who we are (KIP-368): a new connection says so as well."""
         return self._good_until_s is not None and asyncio.get_running_loop().time() >= self._good_until_s
@@ -82,10 +88,9 @@ class UpstreamConnection:
         assert protocol.transport is not None
         self._streams = reader, asyncio.StreamWriter(protocol.transport, protocol, reader, loop)
         versions = await self._ask(k18_api_versions.API, 0, b"", k18_api_versions.decode_response)
-        served = {key: (lowest, highest) for key, lowest, highest in versions}
+        self._served = {key: (lowest, highest) for key, lowest, highest in versions}
         for api, version in NEEDED:
-            lowest, highest = served.get(api.key, (0, -1))
-            if not lowest <= version <= highest:
+            if not self.serves(api, version):
                 raise WireError(f"it does not serve {api.name} {version}; a mirror needs Kafka 3.1 or later")
 
     async def _ask(self, api: Api, version: int, body: bytes, decode: Callable[[Reader], _T]) -> _T:

@@ -6,13 +6,15 @@ import asyncio
 from functools import partial
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.mirror.moving.at_kafka import GroupAtKafka
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
+from muster_coordinator.pod.mirroring.describing import configs_of, describe
 from muster_coordinator.pod.mirroring.offsets import LATEST, list_offsets
 from muster_coordinator.pod.mirroring.upstream import UpstreamCluster
 from muster_coordinator.requests.cluster import MetadataResponse
-from muster_coordinator.requests.groups import DescribedGroup, OffsetFetchResponse
-from muster_coordinator.wire import k03_metadata, k09_offset_fetch, k15_describe_groups
+from muster_coordinator.requests.consumer_groups import DescribedConsumerGroup
+from muster_coordinator.wire import k03_metadata, k09_offset_fetch
 
 
 class KafkaOfMoves:
@@ -30,24 +32,18 @@ class KafkaOfMoves:
             raise UpstreamError(f"the broker does not say where the partition ends: error code {int(code)}")
         return offset
 
-    async def group(self, partition: int, group_id: str) -> tuple[DescribedGroup, OffsetFetchResponse]:
-        """Kafka's answers to DescribeGroups and OffsetFetch of a group in that partition, errors included."""
+    async def group(self, partition: int, group_id: str) -> GroupAtKafka:
+        """Kafka's answers about a group in that partition, errors of the group and its offsets included."""
         connection, _ = await self._leader_of(partition)
-        described = await connection.ask(
-            k15_describe_groups.API,
-            k15_describe_groups.MIRROR_VERSION,
-            k15_describe_groups.encode_request(group_id),
-            k15_describe_groups.decode_response,
-        )
-        if [each.group_id for each in described] != [group_id]:
-            raise UpstreamError("the broker describes another group than it was asked for")
+        described = await describe(connection, group_id)
+        configs = await configs_of(connection, group_id) if isinstance(described, DescribedConsumerGroup) else {}
         fetched = await connection.ask(
             k09_offset_fetch.API,
             k09_offset_fetch.MIRROR_VERSION,
             k09_offset_fetch.encode_request(group_id),
             partial(k09_offset_fetch.decode_response, group_id=group_id),
         )
-        return described[0], fetched
+        return GroupAtKafka(described, fetched, configs)
 
     async def _leader_of(self, partition: int) -> tuple[UpstreamConnection, int]:
         """A connection to the partition's leader, and its epoch. All brokers are asked, as a leader of the past may not

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.group import CONSUMER_GROUP_STATES
+from muster_coordinator.mirror.moving.at_kafka import GroupAtKafka
 from muster_coordinator.mirror.moving.move import Step
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
@@ -28,7 +30,7 @@ from muster_coordinator.podapi.leases import (
 from muster_coordinator.podapi.moves import MoveAnswer, MoveRequest, MovesAnswer, RoutedGroup
 from muster_coordinator.records.group_route import GroupRoute
 from muster_coordinator.records.partitioner import partition_for
-from muster_coordinator.requests.groups import DescribedGroup, OffsetFetchResponse
+from muster_coordinator.requests.groups import DescribedGroup
 from muster_coordinator.requests.moving import LeaseAnswer, LeaseRequest
 from muster_coordinator.settings import UpstreamSettings, parse_prefixes
 from muster_coordinator.shard.ports import Clock
@@ -44,6 +46,7 @@ AT_ONCE_MAX = 100
 """Moves of one pod at a time: every fence makes clients wait."""
 
 _CAN_MOVE = ("Stable", "Empty")
+"""States of classic groups. What a group of consumers is about to do is in its records, whatever its state."""
 
 
 class NotLeaderError(Exception):
@@ -161,16 +164,16 @@ class Moves:
         partition = moves.followed.partition
         try:
             await self._kafka.end_of(partition)
-            described, fetched = await self._kafka.group(partition, group_id)
+            there = await self._kafka.group(partition, group_id)
             if back:
                 await self._writes.make_ready(moves.followed)
         except (UpstreamError, RefusedError) as error:
             return (f"Kafka cannot be asked: {error}",)
+        machine = moves.followed.machine
         if back:
-            machine, now_ms = moves.followed.machine, self._clock.wall_ms()
-            trouble = machine.trouble_at_kafka(group_id, described, fetched, now_ms)
+            trouble = machine.moves.trouble_at_kafka(group_id, there, self._clock.wall_ms())
             return (trouble,) if trouble else ()
-        return tuple(_complaints(described, fetched))
+        return (*_complaints(there), *machine.moves.obstacles_there(there))
 
     # -- who leads what ------------------------------------------------------------------------------------------------
 
@@ -220,18 +223,20 @@ class Moves:
         self._ended.extend(ended)
 
 
-def _complaints(described: DescribedGroup, fetched: OffsetFetchResponse) -> list[str]:
+def _complaints(there: GroupAtKafka) -> list[str]:
+    described, fetched = there.described, there.fetched
     found = [
         f"Kafka answers {api} with {_name(code)}: the account of the mirror needs DESCRIBE on the group and its topics"
-        for api, code in (("DescribeGroups", described.error_code), ("OffsetFetch", fetched.error_code))
+        for api, code in ((there.describing, described.error_code), ("OffsetFetch", fetched.error_code))
         if code
     ]
     for topic, partitions in fetched.topics:
         wrong = [each for each in partitions if each[4]]
         if wrong:
             found.append(f"Kafka answers OffsetFetch of {topic}-{wrong[0][0]} with {_name(wrong[0][4])}")
-    if not described.error_code and described.group_state not in _CAN_MOVE:
-        found.append(f"at Kafka it is {described.group_state}: it moves when it is {' or '.join(_CAN_MOVE)}")
+    states = _CAN_MOVE if isinstance(described, DescribedGroup) else CONSUMER_GROUP_STATES
+    if not described.error_code and described.group_state not in states:
+        found.append(f"at Kafka it is {described.group_state}: it moves when it is {' or '.join(states)}")
     return found
 
 

@@ -105,7 +105,7 @@ class PartitionMoves:
     def obstacles(self, group_id: str, *, back: bool) -> Iterator[str]:
         """The obstacles to a move, as far as they are known here."""
         machine = self.followed.machine
-        yield from machine.obstacles_back(group_id) if back else machine.obstacles(group_id)
+        yield from machine.moves.obstacles_back(group_id) if back else machine.moves.obstacles(group_id)
         gateways = self._leases.gateways(self._clock.monotonic_ms())
         if not gateways and not back:
             yield (
@@ -118,8 +118,7 @@ class PartitionMoves:
 
     def start(self, group_id: str, number: int, *, back: bool) -> Active:
         """`number`: one that no fence of this pod had before."""
-        members = self.followed.machine.groups.members_of(group_id) or ()
-        sessions_ms = [member.session_timeout_ms for member in members]
+        sessions_ms = self.followed.machine.groups.handover.session_timeouts_ms(group_id) or ()
         # Kafka's sessions go on behind the fence.
         fence_ms = min([FENCE_LEASES * self._lease_ms, *(each // 2 for each in sessions_ms)])
         now_ms = self._clock.monotonic_ms()
@@ -208,9 +207,9 @@ class PartitionMoves:
         self._do(active, active.move.written())
 
     async def _compare(self, active: Active) -> None:
-        described, fetched = await self._kafka.group(self.followed.partition, active.group_id)
+        there = await self._kafka.group(self.followed.partition, active.group_id)
         kind = DecideBackRequest if isinstance(active.move, WayBack) else DecideRequest
-        request = kind(active.group_id, active.move, described, fetched)  # type: ignore[arg-type]
+        request = kind(active.group_id, active.move, there)  # type: ignore[arg-type]
         self.followed.shard.submit(request, _Decision(self.followed.shard, active, self._do))
 
 

@@ -14,8 +14,10 @@ from functools import partial
 from typing import TypeVar
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.mirror.moving.at_kafka import describing
 from muster_coordinator.mirror.write_back import ToWrite, has_members
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
+from muster_coordinator.pod.mirroring.describing import describe
 from muster_coordinator.pod.mirroring.upstream import UpstreamCluster
 from muster_coordinator.requests.cluster import KEY_TYPE_TRANSACTION
 from muster_coordinator.requests.groups import OffsetFetchResponse
@@ -23,7 +25,6 @@ from muster_coordinator.tuning.pacing import POLL_S
 from muster_coordinator.wire import (
     k09_offset_fetch,
     k10_find_coordinator,
-    k15_describe_groups,
     k22_init_producer_id,
     k25_add_offsets_to_txn,
     k26_end_txn,
@@ -114,13 +115,8 @@ class KafkaOfWrites:
 
     async def check_without_members(self, partition: int, group_id: str) -> None:
         """Raises RefusedError if the group has members there."""
-        (described,) = await self._group_broker(partition).ask(
-            k15_describe_groups.API,
-            k15_describe_groups.MIRROR_VERSION,
-            k15_describe_groups.encode_request(group_id),
-            k15_describe_groups.decode_response,
-        )
-        _check(described.error_code, "DescribeGroups")
+        described = await describe(self._group_broker(partition), group_id)
+        _check(described.error_code, describing(described))
         if has_members(described):
             raise RefusedError("the group has members at Kafka, so that no offsets of it are written", has_members=True)
 
