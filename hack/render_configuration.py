@@ -10,7 +10,9 @@ import ast
 import inspect
 from pathlib import Path
 
-from muster_coordinator.settings import INT32_MAX, CoordinatorSettings, Setting, all_settings, sections
+from muster_coordinator.setting_fields import INT32_MAX
+from muster_coordinator.settings import CoordinatorSettings
+from muster_coordinator.settings_by_name import Setting, all_settings, sections
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 

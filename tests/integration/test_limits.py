@@ -17,7 +17,7 @@ from tests.support.kafka import KafkaClient, entity, schema
 from tests.support.pod import SoloPod
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.settings import all_settings
+from muster_coordinator.settings_by_name import all_settings
 
 pytestmark = pytest.mark.integration
 

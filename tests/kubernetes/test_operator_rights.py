@@ -35,11 +35,12 @@ from muster_operator.api.models import (
 )
 from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.client import Json, KubeClient, KubeError, connect
+from muster_operator.kube.definitions import DEFINITIONS
 from muster_operator.kube.elector import Elector
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.run import sources
 from muster_operator.kube.store import KubeStore
-from muster_operator.kube.workload import DEFINITIONS, KubeWorkload
+from muster_operator.kube.workload import KubeWorkload
 from muster_operator.plan.actions import MakeClaim, MarkClaims
 from muster_operator.plan.restore_facts import Made
 from muster_operator.store.port import ClusterKey, NotFoundError

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_coordinator.settings import (
-    SettingsError,
-    all_settings,
-    parse_assignments,
-    parse_settings,
-)
+from muster_coordinator.settings_by_name import SettingsError, all_settings, parse_assignments, parse_settings
 
 ROOT = Path(__file__).parents[2]
 

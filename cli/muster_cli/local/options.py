@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from muster_cli.errors import CliUsageError
-from muster_coordinator import settings
+from muster_coordinator import settings_by_name
 from muster_coordinator.security.scram import HASHES
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -56,8 +56,8 @@ def parse_settings(values: Iterable[str]) -> dict[str, str]:
     Raises CliUsageError; for an unknown name its message has the nearest known one.
     """
     try:
-        assignments = settings.parse_assignments(values)
-        settings.parse_settings(assignments)
-    except settings.SettingsError as error:
+        assignments = settings_by_name.parse_assignments(values)
+        settings_by_name.parse_settings(assignments)
+    except settings_by_name.SettingsError as error:
         raise CliUsageError(f"--config: {error}") from error
     return assignments

@@ -12,7 +12,9 @@ from muster_coordinator.pod.mirroring.connection import CLIENT_ID, UpstreamError
 from muster_coordinator.pod.mirroring.upstream import TopicMissingError, UpstreamCluster
 from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
-from muster_coordinator.settings import UpstreamSettings, parse_addresses, parse_settings
+from muster_coordinator.setting_fields import parse_addresses
+from muster_coordinator.settings import UpstreamSettings
+from muster_coordinator.settings_by_name import parse_settings
 from muster_operator.store.port import ClusterRecords
 
 ANSWER_TIMEOUT_S = 5.0

@@ -74,7 +74,7 @@ from muster_coordinator.records import batch as records_batch
 from muster_coordinator.security.exposure import warn_of_plain_ports
 from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
-from muster_coordinator.settings import parse_prefixes
+from muster_coordinator.setting_fields import parse_prefixes
 from muster_coordinator.shard.fencing import Fencing
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.tracing.opening import TracingError

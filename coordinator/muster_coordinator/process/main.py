@@ -15,7 +15,7 @@ import uvloop
 
 from muster_coordinator.process.compose import NewProcessNeededError, StartError, run
 from muster_coordinator.process.options import UsageError, parse_options
-from muster_coordinator.settings import SettingsError
+from muster_coordinator.settings_by_name import SettingsError
 from muster_coordinator.tuning.descriptors import raise_descriptor_limit
 from muster_coordinator.tuning.interpreter import tune_interpreter
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster_coordinator.settings import CoordinatorSettings, parse_assignments, parse_settings
+from muster_coordinator.settings import CoordinatorSettings
+from muster_coordinator.settings_by_name import parse_assignments, parse_settings
 
 
 class UsageError(Exception):

@@ -13,7 +13,8 @@ from muster_coordinator.security.oauth import OAuthBearerServer
 from muster_coordinator.security.sasl import Mechanism
 from muster_coordinator.security.tokens import TokenRules, TokenVerifier
 from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
-from muster_coordinator.settings import TokenSettings, parse_names
+from muster_coordinator.setting_fields import parse_names
+from muster_coordinator.settings import TokenSettings
 
 logger = structlog.get_logger(__name__)
 

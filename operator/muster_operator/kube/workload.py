@@ -7,14 +7,13 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 import structlog
 
 from muster_coordinator.security.tls import Tls
-from muster_operator.api.crds import SCHEMA, fingerprints
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec, MusterUser
 from muster_operator.kube.applying import belongs_to, has_generation, in_the_way, is_as_applied, stamped
 from muster_operator.kube.backups import KubeBackups
@@ -22,6 +21,7 @@ from muster_operator.kube.cache import Cache, name_of, take, take_list
 from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
 from muster_operator.kube.client import Json, KubeClient, KubeError
+from muster_operator.kube.definitions import outdated_definitions
 from muster_operator.kube.external import external_services, surplus
 from muster_operator.kube.gateways import DEPLOYMENTS, Gateways
 from muster_operator.kube.manifests import (
@@ -34,14 +34,15 @@ from muster_operator.kube.manifests import (
     with_present_template,
 )
 from muster_operator.kube.missing_secrets import MissingSecrets
-from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
+from muster_operator.kube.nodes import Nodes
+from muster_operator.kube.pod_info import cluster_of, is_made_by, pod_info
 from muster_operator.kube.restores import KubeRestores
 from muster_operator.kube.stateful_sets import StatefulSets, is_own
 from muster_operator.kube.stranded import StrandedVolumes
 from muster_operator.kube.users import KubeUsers
 from muster_operator.plan.access import AccessState
 from muster_operator.plan.observation import StrandedVolume
-from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError, Unwatch, key_of
+from muster_operator.store.port import ClusterKey, NotFoundError, Notify, Unwatch, key_of
 from muster_operator.store.workload import PodInfo, WorkloadState
 
 log = structlog.get_logger(__name__)
@@ -51,9 +52,6 @@ BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
 
 SELECTOR = CLUSTER_LABEL
 """Label selector of pods and StatefulSets: those that carry the label."""
-
-
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +108,14 @@ class KubeWorkload:
         self.backups = KubeBackups(client, default_image, self._tell)
         self.restores = KubeRestores(client, default_image, self.backups, self._stateful_sets.get, self._tell)
         self._users = KubeUsers(client, clock)
-        self._nodes: dict[str, Node] = {}
-        self._unreadable: set[str] = set()
+        self._nodes = Nodes(client)
         self._notify: list[Notify] = []
 
     # Feeding the cache
 
     async def load(self) -> None:
         """List everything of the clusters, and the nodes. Repeated, it repairs what a broken watch missed."""
-        self._outdated_definitions = await self._read_definitions()
+        self._outdated_definitions = await outdated_definitions(self._client)
         for key in self._stateful_sets.replace(await self._list("/apis/apps/v1", "statefulsets")):
             self._note_stateful_set(key)
         for key in [*self._applied]:
@@ -138,18 +135,6 @@ class KubeWorkload:
     async def _list(self, group: str, plural: str) -> Json:
         scope = f"/namespaces/{self._namespace}" if self._namespace else ""
         return await self._client.list_all(f"{group}{scope}/{plural}", label_selector=SELECTOR)
-
-    async def _read_definitions(self) -> str:
-        """The resource definitions that are not those of this operator; those that cannot be read are not told of."""
-        outdated = []
-        for name, schema in fingerprints().items():
-            try:
-                live = await self._client.get(f"{DEFINITIONS}/{name}")
-            except StoreError:
-                continue
-            if live["metadata"].get("annotations", {}).get(SCHEMA) != schema:
-                outdated.append(f"CustomResourceDefinition {name}")
-        return ", ".join(outdated)
 
     def deliver_pod(self, event: str | None, raw: Json) -> None:
         """Take a watch event of a pod."""
@@ -414,7 +399,9 @@ class KubeWorkload:
             )
             revision = self._stateful_sets.revision(key)
             services = self._services.indexed(key)
-            infos = (self._missing.added(key, pod_info(raw, revision, self._nodes, services, tls)) for raw in ours)
+            infos = (
+                self._missing.added(key, pod_info(raw, revision, self._nodes.known, services, tls)) for raw in ours
+            )
             self._infos[key] = tuple(sorted(infos, key=lambda pod: pod.node_id))
         return self._infos[key]
 
@@ -440,39 +427,16 @@ class KubeWorkload:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _learn_nodes(self, *, known_too: bool = True) -> None:
-        """Read the nodes of the pods. Without the right to do so the operator spreads replicas over nodes but not over
-        zones, moves leaders when pods are evicted, and relies on the other pods alone to find out that a pod is dead.
-        """
+        """Read the nodes of the pods, and have the clusters looked at whose nodes have changed."""
         holders: dict[str, set[ClusterKey]] = defaultdict(set)
         for raw in self._pods.values():
             if name := raw["spec"].get("nodeName"):
                 holders[name].add(cluster_of(raw))
-        for name in sorted(holders):
-            known = self._nodes.get(name)
-            if known is not None and not known_too:
-                continue
-            self._nodes[name] = now = await self._read_node(name, known or Node())
-            if now != known:
-                self._infos.clear()
-            if known is not None and now != known:
-                log.info("node_changed", node=name, cordoned=now.cordoned, lost=now.lost)
+        async for name, was_known in self._nodes.learn(holders.keys(), known_too=known_too):
+            self._infos.clear()
+            if was_known:
                 for key in holders[name]:
                     self._tell(key)
-        self._nodes = {name: node for name, node in self._nodes.items() if name in holders}
-
-    async def _read_node(self, name: str, known: Node) -> Node:
-        """The node, or what was known of it if it cannot be read, which is logged once until it works again."""
-        try:
-            raw = await self._client.get(f"/api/v1/nodes/{name}?resourceVersion=0")
-        except NotFoundError:
-            return replace(known, lost=True)
-        except StoreError as error:
-            if name not in self._unreadable:
-                log.warning("node_not_known", node=name, error=str(error))
-            self._unreadable.add(name)
-            return known
-        self._unreadable.discard(name)
-        return node_of(raw)
 
     async def look_at_secrets(self) -> None:
         """Every LOOK_EVERY_S, until it is cancelled, look at the Secrets that were made: nothing watches them."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from muster_coordinator.security.tls import Tls
-from muster_coordinator.settings import SettingsError, parse_settings
+from muster_coordinator.settings_by_name import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster, MusterBackup, MusterUser, Upstream
 from muster_operator.plan.access import AccessState

@@ -12,9 +12,10 @@ from muster_operator.api.crds import SCHEMA, definitions
 from muster_operator.api.models import PodTemplate
 from muster_operator.kube.applying import APPLIED, stamped
 from muster_operator.kube.client import KubeClient, KubeError
+from muster_operator.kube.definitions import DEFINITIONS
 from muster_operator.kube.manifests import DECLARED, own_labels, stateful_set
 from muster_operator.kube.pod_info import pod_info
-from muster_operator.kube.workload import DEFINITIONS, KubeWorkload
+from muster_operator.kube.workload import KubeWorkload
 from muster_operator.store.port import ClusterKey
 
 KEY = ClusterKey("ns", "a")

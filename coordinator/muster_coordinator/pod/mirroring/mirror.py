@@ -31,7 +31,8 @@ from muster_coordinator.pod.mirroring.writing.kafka import KafkaOfWrites
 from muster_coordinator.pod.mirroring.writing.writes import WriteBack
 from muster_coordinator.podapi.mirror import MirrorAnswer
 from muster_coordinator.requests.upstream import FetchRecordsRequest
-from muster_coordinator.settings import UpstreamSettings, parse_addresses
+from muster_coordinator.setting_fields import parse_addresses
+from muster_coordinator.settings import UpstreamSettings
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.states import ShardState

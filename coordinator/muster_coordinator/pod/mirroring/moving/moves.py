@@ -32,7 +32,8 @@ from muster_coordinator.records.group_route import GroupRoute
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests.groups import DescribedGroup
 from muster_coordinator.requests.moving import LeaseAnswer, LeaseRequest
-from muster_coordinator.settings import UpstreamSettings, parse_prefixes
+from muster_coordinator.setting_fields import parse_prefixes
+from muster_coordinator.settings import UpstreamSettings
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.tuning.pacing import POLL_S
 
