@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,9 +131,11 @@ class Pods:
 
 
 @asynccontextmanager
-async def site(folder: Path) -> AsyncIterator[Site]:
-    options = [*OPTIONS, *(part for each in SETTINGS for part in ("--config", each))]
-    async with KafkaCluster(folder / "kafka", {INPUT: PARTITIONS, OUTPUT: PARTITIONS}, brokers=1) as kafka:
+async def site(folder: Path, brokers: Mapping[str, str] | None = None, pods: Sequence[str] = ()) -> AsyncIterator[Site]:
+    """`brokers`, `pods`: settings of each beside those that the site needs."""
+    options = [*OPTIONS, *(part for each in (*SETTINGS, *pods) for part in ("--config", each))]
+    topics = {INPUT: PARTITIONS, OUTPUT: PARTITIONS}
+    async with KafkaCluster(folder / "kafka", topics, brokers=1, settings=brokers) as kafka:
         await asyncio.to_thread(use_a_group, kafka.bootstrap)
         with LocalCluster(folder / "muster", *options, "--upstream", kafka.bootstrap) as muster:
             line = await asyncio.to_thread(muster.wait_line, "gateway bootstrap=")

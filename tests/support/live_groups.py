@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import ConsumerRebalanceListener as AioListener
@@ -54,6 +54,8 @@ class Member:
 class Confluent(Member):
     """librdkafka."""
 
+    PROTOCOL: ClassVar[dict[str, Any]] = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 300}
+
     def run(self) -> None:
         consumer = Consumer(
             {
@@ -61,9 +63,8 @@ class Confluent(Member):
                 "group.id": self.group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": SESSION_MS,
-                "heartbeat.interval.ms": 300,
                 "log_level": 0,
+                **self.PROTOCOL,
             }
         )
         consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
@@ -86,6 +87,12 @@ class Confluent(Member):
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.revoked += not self.stopped.is_set()
+
+
+class Modern(Confluent):
+    """librdkafka with the consumer protocol (KIP-848), where the coordinator says how often heartbeats come."""
+
+    PROTOCOL: ClassVar[dict[str, Any]] = {"group.protocol": "consumer"}
 
 
 class Pure(Member, ConsumerRebalanceListener):  # type: ignore[misc]
@@ -165,8 +172,8 @@ class LiveGroups:
 
     KINDS = (Confluent, Pure, Aio)
 
-    def __init__(self, bootstrap: str, topic: str, prefix: str) -> None:
-        self.members = [kind(bootstrap, f"{prefix}{kind.__name__.lower()}", topic) for kind in self.KINDS]
+    def __init__(self, bootstrap: str, topic: str, prefix: str, kinds: Sequence[type[Member]] = KINDS) -> None:
+        self.members = [kind(bootstrap, f"{prefix}{kind.__name__.lower()}", topic) for kind in kinds]
         self.produced = 0
         self._topic = topic
         self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
