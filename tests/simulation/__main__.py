@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one alone, and print what it does")
     parser.add_argument("--with", dest="options", default="", help="name=value ...: other options than those drawn")
-    parser.add_argument("--fault", choices=FAULTS, help="plant this one")
+    parser.add_argument("--fault", choices=FAULTS, metavar="NAME", help="plant this one")
     parser.add_argument("--only", choices=KINDS, default="", help="count and run none but the seeds of this kind")
     parser.add_argument("--trace", default="", help="write all that happens in the run of --seed to this file")
     parser.add_argument("--processes", type=int, default=2)
