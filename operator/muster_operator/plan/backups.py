@@ -86,7 +86,7 @@ def plan_backups(seen: Observation, time: str) -> Iterator[StartBackup | WriteBa
         return
     declared = cluster.spec.backup if cluster is not None else None
     begins: StartBackup | None = None
-    waits = _waits(seen)
+    waits = _waits(seen, time)
     for backup in seen.backups:
         job = next((each for each in jobs or () if each.asked == backup.metadata.uid), None)
         if backup.status.phase in ENDED:
@@ -110,13 +110,13 @@ def _is_due(seen: Observation) -> bool:
     return seen.backups_due.slot > max((*slots, status.last_scheduled if status is not None else ""))
 
 
-def _waits(seen: Observation) -> str:
+def _waits(seen: Observation, time: str) -> str:
     """Why no backup begins now; "" if one may. All pods hold markers back while the logs are cut, so all have to be
     there."""
     cluster = seen.cluster
     if cluster is None or cluster.spec.backup is None:
         return "there is no spec.backup"
-    running = next((job for job in seen.backup_jobs or () if not job.finished), None)
+    running = next((job for job in seen.backup_jobs or () if not job.finished and not _is_late(job, time)), None)
     if running is not None:
         return _runs(running)
     if cluster.spec.suspend or cluster.spec.hibernate:
@@ -134,13 +134,22 @@ def _waits(seen: Observation) -> str:
 def _runs(job: BackupJob) -> str:
     if not job.trouble:
         return f"Job {job.name} runs"
-    return f"the pod of Job {job.name} does not begin: {job.trouble}. Mend it, or mend spec.backup and delete the Job"
+    return f"the pod of Job {job.name} does not begin: {job.trouble}"
 
 
-def _held_up(seen: Observation, time: str) -> str:
-    """Which Job does not begin, and why; "" if there is none that should have."""
-    jobs = (each for each in seen.backup_jobs or () if not each.finished and each.trouble)
-    return next((_runs(each) for each in jobs if _is_over(each.started, 60 * GOOD_FOR_MINUTES, parse_time(time))), "")
+def _is_late(job: BackupJob, time: str) -> bool:
+    """Whether a Job has not begun, and can make no backup any more: another one need not wait for it."""
+    return not job.finished and bool(job.trouble) and _is_over(job.started, 60 * GOOD_FOR_MINUTES, parse_time(time))
+
+
+def _late(job: BackupJob) -> str:
+    return f"{_runs(job)}. It had {GOOD_FOR_MINUTES} minutes: mend what it lacks, or spec.backup"
+
+
+def _held_up(seen: Observation, shown: BackupsStatus, time: str) -> str:
+    """Which Job did not begin in its time, and why; "" if there is none, or a backup was made since."""
+    late = (each for each in seen.backup_jobs or () if _is_late(each, time) and each.started > shown.last_taken)
+    return next(map(_late, late), "")
 
 
 def _status_of(
@@ -149,6 +158,9 @@ def _status_of(
     before, name = backup.status, backup.spec.cluster_ref.name
     if job is not None and job.finished:
         return _ended(backup, job, time)
+    if job is not None and _is_late(job, time):
+        after = replace(before, phase=BackupPhase.FAILED, job=job.name, started=job.started, finished=time)
+        return _told(after, backup, Reason.BACKUP_FAILED, f"{_late(job)}, and make another MusterBackup", time)
     if job is not None:
         after = replace(before, phase=BackupPhase.RUNNING, job=job.name, started=job.started)
         return _told(after, backup, Reason.BACKING_UP, _runs(job), time)
@@ -244,9 +256,9 @@ def with_backups(
     meta, due = seen.cluster.metadata, seen.backups_due
     shown = status or BackupsStatus()
     newest = f"the newest backup is of {shown.last_taken}" if shown.last_taken else "there is no backup"
-    why = due.trouble or shown.last_error or (_waits(seen) if seen.backup_jobs is not None else "")
+    why = due.trouble or shown.last_error or (_waits(seen, time) if seen.backup_jobs is not None else "")
     failed = Reason.INVALID_SCHEDULE if due.trouble else Reason.BACKUP_FAILED
-    failure = due.trouble or _held_up(seen, time) or shown.last_error
+    failure = due.trouble or _held_up(seen, shown, time) or shown.last_error
     flags = (
         (ConditionType.BACKUP_TOO_OLD, due.too_old, Reason.BACKUP_TOO_OLD, newest + (f"; {why}" if why else "")),
         (ConditionType.BACKUP_FAILED, bool(failure), failed, failure),

@@ -213,6 +213,19 @@ def test_job_whose_pod_does_not_begin_says_why_and_is_a_failure_after_a_while() 
     assert "BackupFailed" not in shown(seen(cluster(status), backup_jobs=(with_fields(long, trouble=""),)))[1]
 
 
+def test_job_that_did_not_begin_in_its_time_holds_up_no_other_backup() -> None:
+    late = BackupJob("j", "uid-now", "", "2026-11-28T09:05:00Z", trouble='CreateContainerConfigError: secret "keys"')
+    soon = with_fields(late, started="2026-11-28T09:06:00Z")
+    assert begun(seen(backup_jobs=(soon,))) == []
+    assert [each.slot for each in begun(seen(backup_jobs=(late,)))] == [SLOT]
+    assert begun(seen(backup_jobs=(with_fields(late, trouble=""),))) == [], "one that runs may take long"
+    after = status_of(seen(None, asked(phase=BackupPhase.RUNNING), backup_jobs=(late,)))
+    assert (after.phase, ready(after).reason, after.finished) == (BackupPhase.FAILED, Reason.BACKUP_FAILED, TIME)
+    assert 'secret "keys"' in ready(after).message
+    made = BackupsStatus(last_taken="2026-11-28T09:18:00Z", last_scheduled=SLOT)
+    assert "BackupFailed" not in shown(seen(cluster(made), backup_jobs=(late,)))[1], "a later one was made"
+
+
 def test_musterbackup_whose_job_is_gone_has_failed() -> None:
     after = status_of(seen(None, asked(phase=BackupPhase.RUNNING)))
     assert after.phase is BackupPhase.FAILED
