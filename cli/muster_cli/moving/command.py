@@ -29,7 +29,7 @@ TIMEOUT = click.option(
 def move_groups(
     groups: tuple[str, ...], cluster: str, dry_run: bool, timeout: float, as_json: bool, **options: Any
 ) -> None:
-    """Move live classic groups of the mirrored Kafka cluster to Muster.
+    """Move live groups of the mirrored Kafka cluster to Muster.
 
     On Kubernetes each gets a ConsumerGroup with `coordinator: Muster`, or its own is changed, and the operator moves
     it; --dry-run asks no pod there, only whether the cluster names the group as movable. With --local the pods of
@@ -61,7 +61,7 @@ def move_groups(
 def move_groups_back(
     groups: tuple[str, ...], cluster: str, dry_run: bool, timeout: float, as_json: bool, **options: Any
 ) -> None:
-    """Move live classic groups back from Muster to Kafka.
+    """Move live groups back from Muster to Kafka.
 
     On Kubernetes each gets a ConsumerGroup with `coordinator: Kafka`, or its own is changed, and the operator has it
     moved. With --local the pods of `muster local up` move them, one after the other.

@@ -300,9 +300,25 @@ async def test_each_group_of_a_request_is_outstanding() -> None:
         client.close()
 
 
-@pytest.mark.parametrize("key", [apis.TXN_OFFSET_COMMIT, apis.DESCRIBE_CONFIGS, apis.OFFSET_FETCH])
-async def test_requests_that_name_their_group_elsewhere_go_by_its_route(key: int) -> None:
+@pytest.mark.parametrize(
+    "key",
+    [
+        apis.TXN_OFFSET_COMMIT,
+        apis.DESCRIBE_CONFIGS,
+        apis.OFFSET_FETCH,
+        apis.CONSUMER_GROUP_HEARTBEAT,
+        apis.CONSUMER_GROUP_DESCRIBE,
+    ],
+)
+async def test_each_kind_of_request_about_a_group_goes_by_its_route(key: int) -> None:
     def request(group: str, correlation_id: int) -> bytes:
+        if key == apis.CONSUMER_GROUP_HEARTBEAT:
+            beat = {"group_id": group, "member_id": "a", "member_epoch": 3, "subscribed_topic_names": None}
+            beat |= {"server_assignor": None, "topic_partitions": None}
+            return frames.request(key, 1, beat, correlation_id)
+        if key == apis.CONSUMER_GROUP_DESCRIBE:
+            named = {"group_ids": (group,), "include_authorized_operations": False}
+            return frames.request(key, 1, named, correlation_id)
         if key == apis.TXN_OFFSET_COMMIT:
             more = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "topics": ()}
             return frames.request(key, 0, {"group_id": group, **more}, correlation_id)
