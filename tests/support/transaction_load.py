@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 CALL_S = 60.0
+TRANSACTION_S = 60.0
+AT_A_MOVE = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._WAIT_COORD,
+    }
+)
+"""Answers to a commit while a leadership moves, as it may whenever a busy machine lets a lease end. librdkafka repeats
+what belongs to a transaction, and leaves other commits to their caller."""
 NO_OFFSET = -1001
 TOPIC = "orders"
 
@@ -70,34 +87,70 @@ class Load:
         while not self._ended.is_set():
             offset += 1
             self._begun[name] = offset
-            consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
-            self._acked[name] = offset
+            if self._repeated(lambda: consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)):  # noqa: B023
+                self._acked[name] = offset
         consumer.close()
+
+    def _repeated(self, commit: Callable[[], object]) -> bool:
+        """Commit until it is acknowledged. False: the load ends first."""
+        deadline = time.monotonic() + CALL_S
+        while True:
+            try:
+                commit()
+                return True
+            except KafkaException as error:
+                if error.args[0].code() not in AT_A_MOVE or time.monotonic() > deadline:
+                    raise
+            if self._ended.wait(0.05):
+                return False
 
     def _transactions(self, name: str) -> None:
         number = name.removeprefix("tx-")
         groups = [client(self._bootstrap, f"{kind}-{number}") for kind in ("first", "second")]
-        producer = Producer(
-            {"bootstrap.servers": self._bootstrap, "transactional.id": name, "log_level": 0, "linger.ms": 0}
-        )
-        producer.init_transactions(CALL_S)
-        offset = 0
+        producer, offset = self._producer(name), 0
         while not self._ended.is_set():
             offset += 1
-            self._begun[name] = offset
-            producer.begin_transaction()
-            for group in groups:
-                producer.send_offsets_to_transaction(
-                    [TopicPartition(TOPIC, 0, offset)], group.consumer_group_metadata(), CALL_S
-                )
-            if offset % 3:
-                producer.commit_transaction(CALL_S)
-                self._acked[name] = offset
-            else:
-                self.aborted.add((name, offset))
-                producer.abort_transaction(CALL_S)
+            began = time.monotonic()
+            try:
+                self._transaction(name, producer, groups, offset)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._FENCED:
+                    raise
+                lasted = time.monotonic() - began
+                if lasted < TRANSACTION_S:
+                    raise AssertionError(
+                        f"{name} was fenced {lasted:.1f} s after transaction {offset} began"
+                    ) from error
+                producer = self._producer(name)  # its time was over: Kafka aborts it and fences the producer, too
         for group in groups:
             group.close()
+
+    def _producer(self, name: str) -> Producer:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": name,
+                "transaction.timeout.ms": int(TRANSACTION_S * 1000),
+                "log_level": 0,
+                "linger.ms": 0,
+            }
+        )
+        producer.init_transactions(CALL_S)
+        return producer
+
+    def _transaction(self, name: str, producer: Producer, groups: list[Consumer], offset: int) -> None:
+        self._begun[name] = offset
+        producer.begin_transaction()
+        for group in groups:
+            producer.send_offsets_to_transaction(
+                [TopicPartition(TOPIC, 0, offset)], group.consumer_group_metadata(), CALL_S
+            )
+        if offset % 3:
+            producer.commit_transaction(CALL_S)
+            self._acked[name] = offset
+        else:
+            self.aborted.add((name, offset))
+            producer.abort_transaction(CALL_S)
 
 
 def committed(bootstrap: str, group: str) -> int:
