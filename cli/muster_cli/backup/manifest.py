@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import msgspec
 
@@ -91,9 +91,11 @@ class Backup(msgspec.Struct, frozen=True, rename="camel"):
     def size(self) -> int:
         return sum(segment.size for segment in self.segments())
 
-    def segments(self) -> Iterator[SegmentFile]:
+    def segments(self, numbers: Container[int] | None = None) -> Iterator[SegmentFile]:
+        """Those of all partitions, or of these."""
         for partition in self.partitions:
-            yield from partition.segments
+            if numbers is None or partition.number in numbers:
+                yield from partition.segments
 
 
 class _Sealed(msgspec.Struct, frozen=True):

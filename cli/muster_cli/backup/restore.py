@@ -1,8 +1,9 @@
 """`muster restore`: a new data directory of an embedded instance, or of one pod on Kubernetes, from a backup.
 
-Everything is verified first. Then each log is written into the directory of one pod, up to the cut; it gets a new log
-id, and a leader-change record that names this log as the only replica, in an epoch above all that the lost cluster has
-used for it. What `fencing` says is appended in that epoch. The volumes remember Kafka cluster id and layout (ADR 23).
+What is needed is verified first. Then each log is written into the directory of one pod, up to the cut; it gets a new
+log id, and a leader-change record that names this log as the only replica, in an epoch above all that the lost
+cluster has used for it. What `fencing` says is appended in that epoch. The volumes remember Kafka cluster id and
+layout (ADR 23).
 The directory gets its name last, when all of it is on stable storage, so an interrupted run leaves nothing on which a
 pod would start.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +96,7 @@ def restore_volume(
     What an interrupted run has left is made anew.
     """
     with alone(root):
-        check_restore(store, catalog, backup, root, progress)
+        check_restore(store, catalog, backup, root, progress, _needed(backup, pod, pods))
         making = _partial(root)
         shutil.rmtree(making, ignore_errors=True)
         with _made(making, root, backup):
@@ -146,11 +147,25 @@ def _made(making: Path, root: Path, backup: Backup) -> Iterator[None]:
         raise
 
 
-def check_restore(store: Store, catalog: Catalog, backup: Backup, root: Path, progress: Amount) -> None:
-    """Raises CliError: something is there already, or the store is not as it was written."""
+def _needed(backup: Backup, pod: int, pods: int) -> set[int]:
+    """The partitions whose logs are read for a pod: its own, and all transactions, which say of markers."""
+    numbers = {cut.number for cut in backup.partitions}
+    return {each for each in numbers if topic_of(each) is TRANSACTIONS or pod_of(each, pods) == _name(pod)}
+
+
+def check_restore(
+    store: Store,
+    catalog: Catalog,
+    backup: Backup,
+    root: Path,
+    progress: Amount,
+    numbers: Container[int] | None = None,
+) -> None:
+    """Raises CliError: something is there already, or the store is not as it was written. `numbers`: only the logs of
+    these partitions are read."""
     if root.exists() and any(root.iterdir()):
         raise CliError(f"{root} is not empty: a restore makes a new data directory and overwrites nothing")
-    found = verify(store, catalog, [backup], progress)
+    found = verify(store, catalog, [backup], progress, numbers)
     if found.problems:
         told = "; ".join(str(each) for each in found.problems[:5])
         raise CliError(f"{backup.id} is not restored, because {store.address} is not as it was written: {told}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 
 from muster_cli.backup.catalog import Catalog
@@ -38,16 +38,18 @@ class Verified:
     problems: tuple[Problem, ...]
 
 
-def verify(store: Store, catalog: Catalog, backups: Sequence[Backup], progress: Amount) -> Verified:
+def verify(
+    store: Store, catalog: Catalog, backups: Sequence[Backup], progress: Amount, numbers: Container[int] | None = None
+) -> Verified:
     """Check all files that `backups` need, and that nothing in the store is a double or of unknown origin. Blocks.
-    Raises StoreError.
+    Raises StoreError. `numbers`: only those files that these partitions need are read.
     """
     needed: dict[str, list[str]] = defaultdict(list)
     problems = [Problem(name, why) for name, why in catalog.unreadable.items() if name.startswith(BACKUPS)]
     sizes: dict[str, int] = {}
     for backup in backups:
         problems += _inside(backup)
-        for segment in backup.segments():
+        for segment in backup.segments(numbers):
             sizes[segment.name] = segment.size
             if backup.id not in needed[segment.name]:
                 needed[segment.name].append(backup.id)

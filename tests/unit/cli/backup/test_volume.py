@@ -150,3 +150,28 @@ def test_harmed_store_is_an_error_in_the_result(store: Path, tmp_path: Path) -> 
     result = tmp_path / "result"
     assert run(store, tmp_path / "data", "--dry-run", f"--result={result}").exit_code == 1
     assert segment.name in json.loads(result.read_text())["error"]
+
+
+def test_only_the_logs_of_the_pod_are_read(tmp_path: Path) -> None:
+    files, cuts = DirectoryStore(tmp_path / "store"), []
+    for number in (0, 1, 500_000):
+        data = encode_batch([(b"key", b"%d" % number)], base_offset=0, leader_epoch=3, timestamp_ms=1)
+        digest = hashlib.sha256(data).hexdigest()
+        segment = SegmentFile(0, len(data), 1, digest, digest)
+        files.write(segment.name, data)
+        cuts.append(PartitionCut(number, "a" * 32, 1, 3, ((3, 0),), (segment,)))
+    backup = Backup(ID, TAKEN_MS, "1", "kafka-id", 2, Layout(0, 2, 500_000, 1), tuple(cuts))
+    files.write(backup.name, encode_manifest(backup))
+    names = [cut.segments[0].name for cut in cuts]
+
+    def works(pod: int, *more: str) -> bool:
+        done = run(tmp_path / "store", tmp_path / f"pod-{pod}" / "data", *more, pod=pod)
+        assert done.exit_code == 0 or "is not restored, because" in done.output, done.output
+        return done.exit_code == 0
+
+    whole = (tmp_path / "store" / names[2]).read_bytes()
+    (tmp_path / "store" / names[2]).write_bytes(b"x")
+    assert not works(1)  # all pods need the transactions
+    (tmp_path / "store" / names[2]).write_bytes(whole)
+    (tmp_path / "store" / names[0]).write_bytes(b"x")
+    assert (works(0), works(0, "--dry-run"), works(1)) == (False, False, True)
