@@ -7,6 +7,7 @@ from importlib.metadata import version
 import click
 
 from muster_cli.backup.command import backup, restore
+from muster_cli.backup.follow_command import follow, lag
 from muster_cli.drive.command import allow_data_loss, drain, fence, move, restart
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
@@ -59,6 +60,8 @@ cli.add_command(restore)
 cli.add_command(restart)
 cli.add_command(status)
 cli.add_command(ui)
+backup.add_command(follow)
+backup.add_command(lag)
 groups.add_command(move_groups)
 groups.add_command(move_groups_back)
 groups.add_command(moves)

@@ -20,6 +20,10 @@ Amount = Callable[[str, int, int], None]
 """Takes (what, done, total) as a step proceeds, in records, partitions or bytes."""
 
 
+def quiet(_what: str, _done: int, _total: int) -> None:
+    """An Amount that shows nothing."""
+
+
 @contextmanager
 def _bars() -> Iterator[Progress | None]:
     """rich's display with a text field `of` per bar; None if stderr is no terminal."""

@@ -416,6 +416,36 @@ def test_run_of_a_job_makes_verifies_and_prunes_with_the_addresses_of_pods(
     assert (code, after.backup != "", damaged.name in after.problems) == (MADE_BUT, True, True)
 
 
+def test_second_site_follows_and_takes_no_backup_of_the_site_that_was_left_behind(
+    cluster: LocalCluster, load: Load, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "store")
+    of_cluster = ("--data-dir", str(cluster.data), "--store", store)
+    follow = [sys.executable, "-m", "muster_cli", "backup", "follow", *of_cluster, "--every", "10", "--json"]
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        first, second = (json.loads(follower.stdout.readline()) for _ in range(2))
+        follower.send_signal(signal.SIGTERM)
+        assert follower.wait(30) == 0
+    assert (first["lag"], first["trouble"], second["trouble"]) == (None, "", "")
+    assert second["lag"]["backup"] == first["backup"] != second["backup"]
+    assert second["lag"]["records"] > 0
+    assert second["lag"]["seconds"] > 1
+    load.stop()
+    before = create(cluster, store)
+    done = muster("backup", "lag", *of_cluster, "--json")
+    assert (done.returncode, json.loads(done.stdout)["records"]) == (0, 0), done
+
+    restored(store, before, tmp_path / "taken-over")
+    with LocalCluster(tmp_path / "taken-over") as successor:
+        successor.wait_ready()
+        create(successor, store)
+    done = muster("backup", "lag", *of_cluster)
+    assert (done.returncode, "another cluster has gone on from this one" in done.stderr) == (1, True), done
+    done = muster("backup", "follow", *of_cluster)
+    assert (done.returncode, "another cluster has gone on from this one" in done.stderr) == (1, True), done
+
+
 async def test_cut_of_some_pods_is_none(cluster: LocalCluster, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster_cli.backup.cut.TRY_FOR_S", 0.0)
     record = DataDir(cluster.data).read_run()

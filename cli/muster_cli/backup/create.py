@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from muster_cli.backup.catalog import Catalog, read_catalog
+from muster_cli.backup.continuity import check_goes_on
 from muster_cli.backup.copying import ChangedError, LogCopier
 from muster_cli.backup.cut import Cut, take_cut
 from muster_cli.backup.manifest import Backup, PartitionCut, SegmentFile, encode_manifest
@@ -46,9 +47,14 @@ class Created:
 
 
 async def create_backup(
-    cluster: AbstractAsyncContextManager[PodsOfCluster], store: Store, rate: int, progress: Amount
+    cluster: AbstractAsyncContextManager[PodsOfCluster],
+    store: Store,
+    rate: int,
+    progress: Amount,
+    goes_on_from: Backup | None = None,
 ) -> Created:
-    """`rate`: bytes per second that are read from pods at most. Raises CliError."""
+    """`rate`: bytes per second that are read from pods at most. Raises CliError; OtherHistoryError: the cluster is not
+    what became of that backup."""
     began = time.monotonic()
     catalog = await asyncio.to_thread(read_catalog, store)
     with tempfile.TemporaryDirectory(prefix="muster-backup-") as scratch:
@@ -57,6 +63,8 @@ async def create_backup(
             for attempt in count(1):
                 cut = await take_cut(pods, http)
                 _refuse_stranger(catalog, cut)
+                if goes_on_from is not None:
+                    check_goes_on(goes_on_from, cut)
                 try:
                     partitions = await _copied(cut, copier, progress)
                     break

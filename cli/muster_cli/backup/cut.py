@@ -21,7 +21,7 @@ from muster_coordinator.podapi.segments import PartitionEntry
 
 HOLD_MS = 1500
 """A hold that takes longer has failed."""
-TRY_FOR_S = 60.0
+TRY_FOR_S, ENDS_FOR_S = 60.0, 10.0
 RETRY_S = 0.1
 REST, LONGEST_REST_S = 11, 20.0
 """After a hold of some pods only, all must have had their rests: else there is always one that refuses."""
@@ -47,6 +47,15 @@ class Cut:
     logs: tuple[LedLog, ...]
 
 
+@dataclass(frozen=True)
+class Ends:
+    """The ends of all logs, each at another moment: `read_at_ms` is before the first of them."""
+
+    read_at_ms: int
+    cluster_id: str
+    logs: tuple[LedLog, ...]
+
+
 class _AgainError(Exception):
     """Something has changed meanwhile, or is not ready."""
 
@@ -65,12 +74,25 @@ async def take_cut(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
         await asyncio.sleep(min(max(RETRY_S, REST * took_s), LONGEST_REST_S))
 
 
+async def read_ends(site: PodsOfCluster, http: aiohttp.ClientSession) -> Ends:
+    """Where all logs end, while markers go on: enough to count records, not for a backup. Raises CliError."""
+    deadline = time.monotonic() + ENDS_FOR_S
+    while True:
+        try:
+            addresses, pods = await _pods(site, http)
+            before, _ = await _status(pods)
+            now_ms = time.time_ns() // 1_000_000
+            logs = await _led(pods, TRANSACTIONS) | await _led(pods, OFFSETS)
+            return Ends(now_ms, before[1], await _whole(site, addresses, pods, before, logs))
+        except (_AgainError, PodApiError) as error:
+            if time.monotonic() > deadline:
+                raise CliError(f"the ends of all logs were not to be read for {ENDS_FOR_S:.0f} s: {error}") from error
+        await asyncio.sleep(RETRY_S)
+
+
 async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     """Raises _AgainError, PodApiError."""
-    addresses = await site.pods()
-    if not addresses:
-        raise _AgainError("no pod runs")
-    pods = [PodClient(http, name, address, site.tls) for name, address in sorted(addresses.items())]
+    addresses, pods = await _pods(site, http)
     before, _ = await _status(pods)
     name = secrets.token_hex(16)
     began, now_ms = time.monotonic(), time.time_ns() // 1_000_000
@@ -83,11 +105,31 @@ async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     held_ms = (time.monotonic() - began) * 1000
     if not all(isinstance(each, MarkerHoldAnswer) and each.held for each in ended):
         raise _AgainError("a pod has not held markers back all the time")
+    layout, cluster_id = before
+    logs = await _whole(site, addresses, pods, before, transactions | groups)
+    return Cut(now_ms, held_ms, cluster_id, layout, len(pods), logs)
+
+
+async def _pods(site: PodsOfCluster, http: aiohttp.ClientSession) -> tuple[dict[str, str], list[PodClient]]:
+    """Raises _AgainError: none runs."""
+    addresses = await site.pods()
+    if not addresses:
+        raise _AgainError("no pod runs")
+    return addresses, [PodClient(http, name, address, site.tls) for name, address in sorted(addresses.items())]
+
+
+async def _whole(
+    site: PodsOfCluster,
+    addresses: dict[str, str],
+    pods: Sequence[PodClient],
+    before: tuple[Layout, str],
+    logs: dict[int, LedLog],
+) -> tuple[LedLog, ...]:
+    """One log for each partition. Raises _AgainError: one is missing, or what was found is not what is there now."""
     after, promised = await _status(pods)
     if after != before or await site.pods() != addresses:
         raise _AgainError("pods or partitions have changed meanwhile")
-    layout, cluster_id = after
-    logs = transactions | groups
+    layout, _ = after
     wanted = [*layout.offsets, *layout.transactions]
     missing = [partition_name(number) for number in wanted if number not in logs]
     if missing:
@@ -95,7 +137,7 @@ async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     former = [partition_name(each) for each in wanted if promised.get(each, -1) > logs[each].entry.leader_epoch]
     if former:
         raise _AgainError(f"a pod has promised {former[0]} to a later leader than the one that was found")
-    return Cut(now_ms, held_ms, cluster_id, layout, len(pods), tuple(logs[number] for number in wanted))
+    return tuple(logs[number] for number in wanted)
 
 
 async def _hold(pods: Sequence[PodClient], name: str) -> None:

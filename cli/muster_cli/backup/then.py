@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from muster_cli.backup.catalog import Catalog
+from muster_cli.backup.continuity import forked_at
 from muster_cli.backup.manifest import SEGMENTS, Backup, PartitionCut
 from muster_cli.backup.store import Store
 from muster_cli.errors import CliError
@@ -19,7 +20,6 @@ from muster_coordinator.groups.offset_store import OffsetStore
 from muster_coordinator.records.batch import CorruptBatchError, RecordBatch, iter_batches
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.decode import LogDecoder
-from muster_coordinator.records.epoch_cache import EpochCache
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 
@@ -62,27 +62,13 @@ def moment_of(catalog: Catalog, asked: str | None, at_ms: int | None) -> Moment:
     base = before[-1] if before else None
     if base is not None and (base.layout, base.cluster_id) != (later.layout, later.cluster_id):
         raise CliError(f"the partitions are others in {base.id} and {later.id}: name one of the two (--backup)")
-    forked = None if base is None else _forked(base, later)
+    forked = None if base is None else forked_at(base, later.partitions)
     if base is not None and forked is not None:
         raise CliError(
             f"{forked.name}: {later.id} does not go on where {base.id} ends, as after a restore of an older backup:"
             " name one of the two (--backup)"
         )
     return Moment(base, later, at_ms)
-
-
-def _forked(base: Backup, later: Backup) -> PartitionCut | None:
-    """A partition of `later` whose log has other records than `base` below the cut of that one. A restore begins a
-    higher epoch; a lower one says nothing, because copies of compacted logs do not know where epochs began."""
-    cuts = {each.number: each for each in base.partitions}
-    for cut in later.partitions:
-        before = cuts.get(cut.number)
-        if before is None or not before.commit_point:
-            continue
-        last = before.commit_point - 1
-        if cut.commit_point <= last or EpochCache(cut.epochs).epoch_at(last) > EpochCache(before.epochs).epoch_at(last):
-            return cut
-    return None
 
 
 def offsets_then(store: Store, moment: Moment, wanted: Callable[[str], bool], progress: Amount) -> Then:
