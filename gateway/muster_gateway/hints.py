@@ -31,16 +31,23 @@ _Walk = Generator[int, int, int]
 class HintRewriter:
     """For one answer: feed it with all of its bytes, the length first."""
 
-    __slots__ = ("_address_of", "_skip", "_tail", "_walk")
+    __slots__ = ("_address_of", "_key", "_skip", "_tail", "_walk")
 
     def __init__(self, key: int, address_of: AddressOf) -> None:
-        self._walk: _Walk | None = _fetch() if key == FETCH else _produce()
-        self._skip = next(self._walk)
+        self._key: int | None = key  # None: some of the answer was fed
+        self._walk: _Walk | None = None
+        self._skip = 0
         self._tail = bytearray()
         self._address_of = address_of
 
     def feed(self, chunk: bytes | memoryview, last: bool) -> bytes | memoryview:
         """The bytes to pass on in place of `chunk`; the last one has the held tail with it. Raises WireError."""
+        if self._key is not None:
+            key, self._key = self._key, None
+            if last and key != FETCH:
+                return _rewritten_produce(bytes(chunk), self._address_of)
+            self._walk = _fetch() if key == FETCH else _produce()
+            self._skip = next(self._walk)
         position = self._advance(chunk)
         if self._walk is not None or self._skip:
             if last:
@@ -125,6 +132,30 @@ def _produce() -> _Walk:
             skip = yield from _tags(max(error_message, 0))
         skip = yield from _tags(skip)
     return skip + 4  # throttle_time_ms
+
+
+def _rewritten_produce(answer: bytes, address_of: AddressOf) -> bytes:
+    """A whole answer, as nearly all to Produce come: the fields of `_produce`, read in a third of the time. Raises
+    WireError."""
+    try:
+        position = _after_tags(answer, 8)
+        topics, position = uvarint(answer, position)
+        for _ in range(topics - 1):
+            name, position = uvarint(answer, position)
+            partitions, position = uvarint(answer, position + max(name - 1, 0))
+            for _ in range(partitions - 1):
+                record_errors, position = uvarint(answer, position + 30)
+                for _ in range(record_errors - 1):
+                    message, position = uvarint(answer, position + 4)
+                    position = _after_tags(answer, position + max(message - 1, 0))
+                error_message, position = uvarint(answer, position)
+                position = _after_tags(answer, position + max(error_message - 1, 0))
+            position = _after_tags(answer, position)
+    except IndexError:
+        raise WireError("an answer ends before its last field") from None
+    position += 4  # throttle_time_ms
+    tail = answer[position:]
+    return answer if tail == b"\0" else answer[:position] + rewritten_tail(tail, address_of)
 
 
 def rewritten_tail(tail: bytes, address_of: AddressOf) -> bytes:
