@@ -116,9 +116,12 @@ class Handover:
     def records_back(
         self, group_id: str, described: DescribedGroup | DescribedConsumerGroup, now_ms: int
     ) -> Iterator[Record]:
-        """The group without members and of the kind that it has at Kafka, which has `described` it so."""
+        """The group without members, of the kind that it has at Kafka, which has `described` it so. It has no configs:
+        those that count are Kafka's."""
         consumers = self._state.consumers.groups.get(group_id)
         classic = self._state.look_at(group_id)
+        if group_id in self._state.consumers.own_configs:
+            yield configs_record(group_id, {})
         if consumers is not None:
             yield from consumers.tombstones()
         if isinstance(described, DescribedConsumerGroup):

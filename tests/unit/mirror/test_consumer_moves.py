@@ -225,6 +225,17 @@ def test_group_goes_back_with_its_offsets_and_its_members_join_again(sides: Side
     assert sides.ask_muster(request("a", 3)).error_code == ErrorCode.NOT_COORDINATOR
 
 
+def test_configs_stay_with_the_side_that_serves_the_group(sides: Sides) -> None:
+    sides.configs = {"consumer.heartbeat.interval.ms": 7_000}
+    moved_back(sides)
+    listed = sides.ask_muster(f.ListConfigResourcesRequest())
+    assert listed.resources == (), "they are Kafka's"
+    answer = sides.ask(request("a", 0, **JOIN))
+    sides.configs = {"consumer.heartbeat.interval.ms": 8_000}
+    sides.move()
+    assert sides.ask(request("a", answer.member_epoch)).heartbeat_interval_ms == 8_000
+
+
 def test_session_of_before_the_way_back_ends_nothing_of_kafkas(sides: Sides) -> None:
     """Consumers join again with the ids that they had."""
     moved_back(sides)
