@@ -28,6 +28,8 @@ HEARTBEAT = "consumer.heartbeat.interval.ms"
 BOUNDS = {"group.consumer.min.heartbeat.interval.ms": "200", "group.consumer.min.session.timeout.ms": "6000"}
 QUICK = {"group.consumer.heartbeat.interval.ms": "300", "group.consumer.session.timeout.ms": "8000", **BOUNDS}
 SET_FOR_THE_GROUP = 250
+JOINED_S = 180
+"""Longest wait for Java's member, which has to be compiled first: on a busy machine that takes a minute."""
 
 
 async def call(bootstrap: str, request: Any) -> Any:
@@ -94,7 +96,7 @@ async def _moves(it: Any, groups: LiveGroups, java: JavaConsumer) -> None:
         _, state, _, _, _, members = await described(it.kafka.bootstrap)
         return state == "Stable" and len(members) == 2 and bool(java.owns)
 
-    await eventually(is_stable, "both have their share", 60)
+    await eventually(is_stable, "both have their share", JOINED_S)
     revoked, events, before = member.revoked, len(java.events), await described(it.kafka.bootstrap)
     await it.pods.move(GROUP)
     fenced_ms = (await it.pods.status(GROUP)).fenced_ms
@@ -112,7 +114,7 @@ async def _moves(it: Any, groups: LiveGroups, java: JavaConsumer) -> None:
 
     await it.pods.move(GROUP, back=True)
     await commits_go_on([member], "at Kafka again")
-    await eventually(is_stable, "both are members at Kafka again", 60)
+    await eventually(is_stable, "both are members at Kafka again", JOINED_S)
     await asyncio.to_thread(groups.stop_feeding)
     values = set(groups.values)
     await until(lambda: {*member.values, *java.values} >= values, ["all records", member])
