@@ -17,8 +17,9 @@ from muster_coordinator.requests import groups as m
 
 __all__ = ["TOPIC", "Caller", "Client", "commit_request", "fetched_version"]
 
-PATIENCE_MS = 900
-"""Longer than a request waits anywhere: one that is given up is never carried out behind the next one."""
+PATIENCE_MS = 1_300
+"""Longer than a request waits anywhere: one that is given up is never carried out behind the next one. A pod keeps a
+request for a second while its replica is being elected (`early_requests`), by a clock that may be a fifth too slow."""
 DESCRIBE_VERSION = 6
 TOPIC = "t"
 
