@@ -37,7 +37,9 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/sec
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
 """
-ALERTS = ("tests/kubernetes/test_alerts.py", "tests/kubernetes/test_alerts_before_kafka.py")
+ALERTS_BEFORE_KAFKA = "tests/kubernetes/test_alerts_before_kafka.py"
+ALERTS = ("tests/kubernetes/test_alerts.py", ALERTS_BEFORE_KAFKA)
+"""The second is long, and no part of the stage kubernetes: each of its faults has a test without alerts, too."""
 ON_NODES = "tests/kubernetes/test_nodes.py"
 LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
 COMPILED_AGAIN = (
@@ -213,13 +215,13 @@ def run_kubernetes(outcome: Outcome) -> None:
     try:
         with machine.running_cluster(kafka=fetch_kafka()) as environment:
             whole = {**environment, "MUSTER_TEST_WHOLE": "1"}
-            pytest(outcome, "-m", "kubernetes", f"--ignore={ON_NODES}", "tests", environment=whole)
+            left_out = (f"--ignore={ON_NODES}", f"--ignore={ALERTS_BEFORE_KAFKA}")
+            pytest(outcome, "-m", "kubernetes", *left_out, "tests", environment=whole)
     except machine.ClusterError as error:
         outcome.error = str(error)
 
 
 def run_alerts(outcome: Outcome) -> None:
-    """A part of the stage kubernetes."""
     try:
         with machine.running_cluster(kafka=fetch_kafka()) as environment:
             pytest(outcome, *ALERTS, environment=environment)
