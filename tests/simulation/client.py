@@ -17,9 +17,11 @@ from muster_coordinator.requests import groups as m
 
 __all__ = ["TOPIC", "Caller", "Client", "commit_request", "fetched_version"]
 
-PATIENCE_MS = 1_300
-"""Longer than a request waits anywhere: one that is given up is never carried out behind the next one. A pod keeps a
-request for a second while its replica is being elected (`early_requests`), by a clock that may be a fifth too slow."""
+PATIENCE_MS = 900
+WRITER_PATIENCE_MS = 1_300
+"""The patience of a writer of offsets is longer than a request waits anywhere, so one that is given up is never carried
+out behind the next one. A pod keeps a request for a second while its replica is being elected (`early_requests`), by a
+clock that may be a fifth too slow."""
 DESCRIBE_VERSION = 6
 TOPIC = "t"
 
@@ -87,6 +89,9 @@ class Client:
         else:
             self._write()
 
+    def _call(self, message: Any, then: Callable[[Any], None]) -> None:
+        self._caller.call(message, then, WRITER_PATIENCE_MS)
+
     def _try_version(self) -> tuple[int, Start]:
         version = self._history.tried + 1
         self._history.tries(version)
@@ -114,11 +119,11 @@ class Client:
 
         how = self._world.random.random()
         if how < 0.7:
-            self._caller.call(fetch_request(self._group), answered)
+            self._call(fetch_request(self._group), answered)
         elif how < 0.85:
-            self._caller.call(m.DescribeGroupRequest(self._group, DESCRIBE_VERSION), answered)
+            self._call(m.DescribeGroupRequest(self._group, DESCRIBE_VERSION), answered)
         else:
-            self._caller.call(m.ListGroupsRequest(), answered)
+            self._call(m.ListGroupsRequest(), answered)
 
     def _write(self) -> None:
         version, start = self._try_version()
@@ -131,7 +136,7 @@ class Client:
             self._history.acknowledged(version, start)
             self._done()
 
-        self._caller.call(commit_request(self._group, 0, version), answered)
+        self._call(commit_request(self._group, 0, version), answered)
 
     def _delete(self) -> None:
         """The offset alone, or with the group. A group that is not there has none."""
@@ -151,9 +156,9 @@ class Client:
             self._done()
 
         if whole:
-            self._caller.call(m.DeleteGroupRequest(self._group), answered)
+            self._call(m.DeleteGroupRequest(self._group), answered)
         else:
-            self._caller.call(m.OffsetDeleteRequest(self._group, ((TOPIC, (0,)),)), answered)
+            self._call(m.OffsetDeleteRequest(self._group, ((TOPIC, (0,)),)), answered)
 
     def _write_in_transaction(self) -> None:
         """Acknowledged once the marker is: a COMMIT, or an ABORT, after which nothing is known to be written."""
@@ -178,10 +183,10 @@ class Client:
                 return
             assert response.topics == ((TOPIC, ((0, 0),)),), response
             self._history.ends(commits=commits)
-            self._caller.call(marker, marked)
+            self._call(marker, marked)
 
         topics = ((TOPIC, ((0, version, -1, None),)),)
-        self._caller.call(
+        self._call(
             m.TxnOffsetCommitRequest(f"x{self._producer}", self._group, self._producer, 0, -1, "", None, topics, 3),
             written,
         )
