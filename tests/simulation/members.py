@@ -233,13 +233,15 @@ class LiveGroups:
         consumers: Collection[str] = (),
     ) -> None:
         """``message`` or ``timer`` was handled; the other one is empty. `consumers`: members of the consumer group
-        that it was before, if it was one."""
+        that it was before, if it was one. The session of a member begins when it comes, also in the place of a
+        static one, after which the group stays as it was."""
         group = self._group(group_id)
         state, members, absent = was
         now = [] if group is None else group.members
         upgraded = self._shard.consumers.groups.get(group_id)
         others = () if upgraded is None else upgraded.members
-        self._heard.update(((group_id, member), self._shard.monotonic_ms()) for member in now if member in consumers)
+        begins = [member for member in now if member in consumers or member not in members]
+        self._heard.update(((group_id, member), self._shard.monotonic_ms()) for member in begins)
         for member, instance in members.items():
             if member not in now and member not in others:
                 if instance is None or not takes_place_of(message, instance):
