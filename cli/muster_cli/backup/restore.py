@@ -1,8 +1,8 @@
 """`muster restore`: a new data directory of an embedded instance, or of one pod on Kubernetes, from a backup.
 
 What is needed is verified first. Then each log is written into the directory of one pod, up to the cut; it gets a new
-log id, and a leader-change record that names this log as the only replica, in an epoch above all that the lost
-cluster has used for it. What `fencing` says is appended in that epoch. The volumes remember Kafka cluster id and
+log id, and a leader-change record that names this log as the only replica, in an epoch far above all that the
+backup knows of. What `fencing` says is appended in that epoch. The volumes remember Kafka cluster id and
 layout (ADR 23).
 The directory gets its name last, when all of it is on stable storage, so an interrupted run leaves nothing on which a
 pod would start.
@@ -56,6 +56,9 @@ from muster_operator.api.restore_result import RestoreResult
 
 SEGMENT_BYTES = 100 << 20
 BATCH_BYTES = 1 << 20
+EPOCH_STEP = 1_000
+"""How far above the epochs of the backup a restored log begins: the lost cluster, should it come back, is known by its
+lower epochs (`continuity`) until it has had so many elections more in every partition. An epoch is an int32."""
 _NO_COORDINATOR_EPOCH = 0
 """Stands in markers that no coordinator has written, so that markers of every coordinator may follow."""
 
@@ -225,7 +228,7 @@ class _Restore:
                 reason = f"the log ends at {log.end_offset}, it was cut at {cut.commit_point}"
                 raise DamagedLogError(directory, 0, reason)
             log_id = new_log_id()
-            epoch = max(log.epochs.last_epoch, cut.leader_epoch) + 1
+            epoch = max(log.epochs.last_epoch, cut.leader_epoch) + EPOCH_STEP
             change = encode_leader_change(LeaderChange(log_id, (log_id,)))
             appender = _Appender(log, epoch, self._now_ms)
             appender.append([change], control=True)

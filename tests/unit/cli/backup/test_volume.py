@@ -9,15 +9,24 @@ import os
 import sys
 from itertools import count
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
 
+from muster_cli.backup.continuity import OtherHistoryError, check_goes_on
+from muster_cli.backup.cut import Ends, LedLog
 from muster_cli.backup.manifest import Backup, Layout, PartitionCut, SegmentFile, encode_manifest
+from muster_cli.backup.restore import EPOCH_STEP
 from muster_cli.backup.store import DirectoryStore
 from muster_cli.backup.volume import NOTE
 from muster_cli.main import cli
+from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.podapi.client import PodClient
+from muster_coordinator.podapi.segments import PartitionEntry
 from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseFile
+from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 
 ID = "20261128T091702Z-abcdef"
 OTHER = "20261128T091702Z-abcdee"
@@ -90,6 +99,22 @@ def test_restore_that_is_killed_at_any_step_is_begun_again_and_ends_whole(store:
         assert contents(volume).keys() == contents(whole).keys()
         assert not volume.with_name("data.partial").exists()
     assert (code, killed > 10) == (0, True)
+
+
+def test_lost_cluster_with_many_elections_more_is_known_by_its_lower_epochs(store: Path, tmp_path: Path) -> None:
+    assert run(store, tmp_path / "volume" / "data").exit_code == 0
+    (promise,) = (tmp_path / "volume" / "data").rglob(PROMISE_NAME)
+    epoch = PromiseFile.open(OsDisk(), promise.parent).epoch
+    cuts = [PartitionCut(number, "b" * 32, 3, epoch, ((3, 0), (epoch, 1)), ()) for number in range(2)]
+    successor = Backup(OTHER, TAKEN_MS, "1", "kafka-id", 2, Layout(0, 2, 500_000, 0), tuple(cuts))
+
+    def lost(elections: int) -> Ends:
+        entry = PartitionEntry(0, "a" * 32, 9, ((3, 0),), (), 3 + elections)
+        return Ends(TAKEN_MS, "kafka-id", (LedLog(cast("PodClient", None), entry),))
+
+    with pytest.raises(OtherHistoryError, match="another cluster has gone on from this one"):
+        check_goes_on(successor, lost(999))
+    assert EPOCH_STEP < EPOCH_JUMP_MAX, "no pod would take it"
 
 
 def test_same_restore_again_does_nothing_and_needs_no_store(store: Path, tmp_path: Path) -> None:
