@@ -1,0 +1,101 @@
+"""Which side took each commit of groups that have moved, by the logs of a Kafka broker and of the pods that mirror it.
+
+Generations do not tell the sides apart: a group that moves keeps its own. Wall clocks do, where all is on one machine.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster_coordinator.log.segments.partition_log import partition_directory
+from muster_coordinator.records.batch import CorruptBatchError, RecordBatch, iter_batches
+from muster_coordinator.records.decode import decode_record
+from muster_coordinator.records.group_route import decode_route, is_route_key
+from muster_coordinator.records.structs import BatchRecord, OffsetCommitRecord
+
+Commit = tuple[str, int, int, int]
+"""Topic, partition, offset, and when it was committed."""
+
+
+@dataclass
+class _AtMuster:
+    """One group. `since_ms`: the time of its last route; None: it is Kafka's. `times`: when it was Muster's before.
+    `own`: how many commits it took meanwhile. `mirrored`: the others, which the mirror has read."""
+
+    since_ms: int | None = None
+    times: list[tuple[int, int]] = field(default_factory=list)
+    own: int = 0
+    mirrored: set[Commit] = field(default_factory=set)
+
+
+def commits_on_the_wrong_side(kafka: Path, pods: Sequence[Path], partitions: int) -> tuple[dict[str, list[str]], int]:
+    """(what is wrong, by group; how many commits of members were judged). `kafka`, `pods`: data directories. Of
+    the replicas at pods the one that has most is read."""
+    wrong: defaultdict[str, list[str]] = defaultdict(list)
+    judged = 0
+    for number in range(partitions):
+        at_kafka: defaultdict[str, set[Commit]] = defaultdict(set)
+        of_members: defaultdict[str, set[Commit]] = defaultdict(set)
+        for batch, record in _records(partition_directory(kafka, number)):
+            for group, commit in _commit(record):
+                at_kafka[group].add(commit)
+                if not batch.is_transactional:  # Muster writes in transactions
+                    of_members[group].add(commit)
+        log = max((partition_directory(each, number) for each in pods), key=_end)
+        for group, here in _at_muster(log).items():
+            times = [*here.times, *([(here.since_ms, 1 << 62)] if here.since_ms is not None else [])]
+            judged += here.own + len(of_members[group])
+            wrong[group] += [
+                f"Kafka took {each} while Muster served, {first} to {last}"
+                for each in sorted(of_members[group])
+                for first, last in times
+                if first < each[-1] < last
+            ]
+            wrong[group] += [f"Muster took {each} while Kafka served" for each in here.mirrored - at_kafka[group]]
+    return {group: found for group, found in wrong.items() if found}, judged
+
+
+def _at_muster(log: Path) -> dict[str, _AtMuster]:
+    """All groups of the log."""
+    groups: defaultdict[str, _AtMuster] = defaultdict(_AtMuster)
+    for _, record in _records(log):
+        if record.key is not None and is_route_key(record.key):
+            route = decode_route(record.key, record.value)
+            here = groups[route.group_id]
+            if here.since_ms is not None:
+                here.times.append((here.since_ms, record.timestamp_ms))
+            here.since_ms = record.timestamp_ms if route.at_muster else None
+        else:
+            for group, commit in _commit(record):
+                if groups[group].since_ms is None:
+                    groups[group].mirrored.add(commit)
+                else:
+                    groups[group].own += 1
+    return groups
+
+
+def _end(directory: Path) -> int:
+    """Offset of the last record."""
+    return max((record.offset for _, record in _records(directory)), default=-1)
+
+
+def _commit(record: BatchRecord) -> Iterator[tuple[str, Commit]]:
+    """(group, commit), if it is one."""
+    found = decode_record(record.key, record.value)
+    if isinstance(found, OffsetCommitRecord) and found.value is not None:
+        yield found.group_id, (found.topic, found.partition, found.value.offset, found.value.commit_timestamp_ms)
+
+
+def _records(directory: Path) -> Iterator[tuple[RecordBatch, BatchRecord]]:
+    """All but control records, up to what is being written."""
+    for segment in sorted(directory.glob("*.log")):
+        try:
+            for batch in iter_batches(segment.read_bytes().rstrip(b"\0")):
+                if not batch.is_control:
+                    yield from ((batch, record) for record in batch.records())
+        except CorruptBatchError as error:
+            if not error.truncated:
+                raise
