@@ -93,7 +93,7 @@ def _records(directory: Path) -> Iterator[tuple[RecordBatch, BatchRecord]]:
     """All but control records, up to what is being written."""
     for segment in sorted(directory.glob("*.log")):
         try:
-            for batch in iter_batches(segment.read_bytes().rstrip(b"\0")):
+            for batch in iter_batches(segment.read_bytes()):
                 if not batch.is_control:
                     yield from ((batch, record) for record in batch.records())
         except CorruptBatchError as error:
