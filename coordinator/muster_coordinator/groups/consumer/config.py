@@ -48,6 +48,21 @@ def parse_policy(text: str) -> MigrationPolicy:
         raise ValueError(f"{text!r} is not one of {', '.join([each.value for each in MigrationPolicy])}") from None
 
 
+class KafkaVersion(Enum):
+    """The releases of Kafka whose rules groups can follow, where they differ."""
+
+    KAFKA_4_3 = "4.3"
+    KAFKA_4_4 = "4.4"
+
+
+def parse_kafka_version(text: str) -> KafkaVersion:
+    """Raises ValueError."""
+    try:
+        return KafkaVersion(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not one of {', '.join([each.value for each in KafkaVersion])}") from None
+
+
 def _text(default: str, kafka_name: str, check: Callable[[str], object]) -> str:
     value: str = field(default=default, metadata={"kafka": kafka_name, "check": check})
     return value
@@ -101,6 +116,11 @@ class ConsumerGroupConfig:
     """How old (ms) the topics of a regular expression may get before they are looked for again; new topics are found
     sooner."""
 
+    kafka_version: str = _text(KafkaVersion.KAFKA_4_3.value, "muster.kafka.version", parse_kafka_version)
+    """The Kafka release, 4.3 or 4.4, whose rules these groups follow. With 4.4 another preferred assignor starts a new
+    assignment (KAFKA-20434), the assignment epoch of a group that gets empty is its group epoch (KAFKA-20442), and a
+    static consumer comes back into a full group (KAFKA-20601). Versions of APIs are those of 4.3 with either."""
+
     regex_refresh_min_interval_ms: int = _setting(10_000, None)
     """Least time (ms) between two searches for the topics of a group's regular expressions: each goes through all
     names; a constant in Kafka."""
@@ -114,6 +134,10 @@ class ConsumerGroupConfig:
     @property
     def policy(self) -> MigrationPolicy:
         return parse_policy(self.migration_policy)
+
+    @property
+    def follows_4_4(self) -> bool:
+        return parse_kafka_version(self.kafka_version) is KafkaVersion.KAFKA_4_4
 
     @property
     def assignor_names(self) -> tuple[str, ...]:

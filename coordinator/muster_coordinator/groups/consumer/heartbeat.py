@@ -22,6 +22,7 @@ from muster_coordinator.groups.consumer.removal import (
 )
 from muster_coordinator.groups.consumer.step import Step, check_room
 from muster_coordinator.groups.consumer.tables import ConsumerTables, session_timer
+from muster_coordinator.groups.consumer.target import assignor_of
 from muster_coordinator.groups.effects import Effects
 from muster_coordinator.records.consumer_group import MEMBER_TYPE, ConsumerGroupMemberValue
 from muster_coordinator.requests.consumer_groups import (
@@ -125,7 +126,7 @@ class _Heartbeat(Step):
     def run(self) -> Result:
         """Raises GroupError."""
         state, group, effects = self._state, self._group, self._effects
-        check_room(state, group, self._request.member_id)
+        check_room(state, group, self._request.member_id, self._request.instance_id)
         member = self._find_member()
         value = self._updated(member.value)
         if value != member.value:
@@ -133,7 +134,8 @@ class _Heartbeat(Step):
         renamed = value.subscribed_topic_names != member.value.subscribed_topic_names
         regex_change = change_regex(group, member.value, value, effects)
         regexes = to_look_for(state, group, member.value, value, self._now_ms)
-        epoch = self.bump(member, value, renamed or regex_change is RegexChange.RESOLVED)
+        changed = renamed or regex_change is RegexChange.RESOLVED or self._turns_assignor(member, value)
+        epoch = self.bump(member, value, changed)
         resubscribed = renamed or regex_change is not RegexChange.NONE
         aim = self.aim(member, value, epoch)
         current = self.advance(member, value, aim, resubscribed, self._request.topic_partitions)
@@ -147,6 +149,13 @@ class _Heartbeat(Step):
             asked = RegexesToResolve(group.group_id, regexes, self._request.may_describe)
             effects.reply(state.regexes.attempt(asked), None)
         return effects.answer(self._response(member, current))
+
+    def _turns_assignor(self, member: Member, value: ConsumerGroupMemberValue) -> bool:
+        """Whether the group gets another assignor by what this member asks for. Only Kafka 4.4 assigns anew for it."""
+        if value.server_assignor == member.value.server_assignor or not self._state.config.follows_4_4:
+            return False
+        before, after = self._group.members, self._members(member, value)
+        return assignor_of(before.values(), self._state.config) != assignor_of(after.values(), self._state.config)
 
     # -- the member ----------------------------------------------------------------------------------------------------
 

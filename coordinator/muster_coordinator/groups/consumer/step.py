@@ -28,10 +28,13 @@ from muster_coordinator.records.consumer_group import (
 from muster_coordinator.requests.consumer_groups import TopicPartitions
 
 
-def check_room(state: ConsumerTables, group: ConsumerGroup, member_id: str) -> None:
-    """Raises GroupError GROUP_MAX_SIZE_REACHED."""
+def check_room(state: ConsumerTables, group: ConsumerGroup, member_id: str, instance_id: str | None = None) -> None:
+    """Raises GroupError GROUP_MAX_SIZE_REACHED. With an `instance_id` that the group has, a member takes the place of
+    another: Kafka 4.4 lets it."""
     max_size = state.config.max_size
     if len(group.members) >= max_size and member_id not in group.members:
+        if state.config.follows_4_4 and instance_id is not None and group.static_member(instance_id) is not None:
+            return
         raise GroupError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {max_size} members.",
