@@ -10,10 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import aiohttp
-import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.integration.test_gateway_transactions import (
@@ -34,8 +32,7 @@ from tests.support.kafka_cluster import KafkaCluster
 from tests.support.live_groups import LiveGroups, Member
 from tests.support.local_cluster import LocalCluster, wait_until
 from tests.support.mirrored import until as eventually
-
-from muster_coordinator.podapi.moves import MoveAnswer, MovesAnswer, MoveStatus
+from tests.support.moving_pods import Pods
 
 pytestmark = [
     pytest.mark.integration,
@@ -56,78 +53,6 @@ class Site:
     muster: LocalCluster
     pods: Pods
     bootstrap: str
-
-
-class Pods:
-    """The pods' APIs. Moves are asked for at all: the leader of the partition takes one."""
-
-    def __init__(self, session: aiohttp.ClientSession, muster: LocalCluster) -> None:
-        self._session = session
-        self._muster = muster
-
-    def apis(self) -> list[str]:
-        return [each["apiAddress"] for each in self._record()]
-
-    def listeners(self) -> list[str]:
-        return [each["kafkaAddress"] for each in self._record()]
-
-    async def move(self, group: str, *, back: bool = False) -> None:
-        """Returns when it has moved. A busy machine may take longer than a fence may stand: it is asked again then."""
-        while not await self.tried(group, back=back):
-            status = await self.status(group)
-            assert "it took too long" in status.reason, status
-
-    async def tried(self, group: str, *, back: bool = False) -> bool:
-        """Whether it has moved, and was not given up."""
-        await self.start(group, back=back)
-        return await self.has_moved(group)
-
-    async def has_moved(self, group: str) -> bool:
-        """Waits for the end of its move."""
-        async with asyncio.timeout(60):
-            while (step := (await self.status(group)).step) not in ("moved", "given up"):
-                await asyncio.sleep(0.02)
-        return step == "moved"
-
-    async def start(self, group: str, *, dry_run: bool = False, back: bool = False) -> None:
-        """Asks again while something stands in the way, such as a mirror that is behind, or members at Kafka whose
-        session has not ended yet."""
-        obstacles: object = "no leader"
-        try:
-            async with asyncio.timeout(60):
-                while True:
-                    for api in self.apis():
-                        async with self._session.post(
-                            f"http://{api}/v1/moves", json={"group": group, "dryRun": dry_run, "back": back}
-                        ) as answer:
-                            if answer.status == 200:
-                                obstacles = msgspec.json.decode(await answer.read(), type=MoveAnswer).obstacles
-                                if not obstacles:
-                                    return
-                    await asyncio.sleep(0.1)
-        except TimeoutError:
-            raise AssertionError(f"{group}: {obstacles}") from None
-
-    async def status(self, group: str) -> MoveStatus:
-        _, found = await self._found(group)
-        return found
-
-    async def leader_of(self, group: str) -> int:
-        """The process that moved the group."""
-        api, _ = await self._found(group)
-        return next(each["process"]["pid"] for each in self._record() if each["apiAddress"] == api)
-
-    async def _found(self, group: str) -> tuple[str, MoveStatus]:
-        for api in self.apis():
-            async with self._session.get(f"http://{api}/v1/moves") as answer:
-                for each in reversed(msgspec.json.decode(await answer.read(), type=MovesAnswer).moves):
-                    if each.group == group:
-                        return api, each
-        raise AssertionError(f"no pod knows of a move of {group}")
-
-    def _record(self) -> list[dict[str, Any]]:
-        pods: list[dict[str, Any]] = msgspec.json.decode((self._muster.data / "run.json").read_bytes())["pods"]
-        return pods
 
 
 @asynccontextmanager

@@ -5,24 +5,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import threading
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.integration.test_moves_at_kafka import beat
-from tests.integration.test_moves_under_kills import KAFKA, OPTIONS, PARTITIONS, SETTINGS, TOPIC, Feed, PodsThatDie
-from tests.integration.test_moves_under_kills import _committed as committed
-from tests.integration.test_moves_under_kills import _until as until
 from tests.support.both_logs import commits_on_the_wrong_side
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
 from tests.support.live_groups import Confluent
-from tests.support.local_cluster import LocalCluster, wait_until
+from tests.support.moves_under_kills import (
+    KAFKA,
+    PARTITIONS,
+    TOPIC,
+    WHO,
+    Feed,
+    PodsThatDie,
+    before_kafka,
+    committed,
+    kill_at,
+    live,
+    until,
+)
 
 pytestmark = [
     pytest.mark.integration,
@@ -30,7 +36,6 @@ pytestmark = [
 ]
 
 STEPS = ("waiting", "draining", "writing", "comparing", "deciding", "moved")
-WHO = ("leader", "gateway")
 LOGS = int(KAFKA["offsets.topic.num.partitions"])
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, UNKNOWN_MEMBER_ID = 14, 15, 16, 25
 ROUNDS = int(os.environ.get("MUSTER_BACK_KILL_ROUNDS", "0"))
@@ -67,44 +72,27 @@ class Rejoining(Confluent):
 
 @pytest.mark.timeout(300 + 60 * len(WANTED))
 async def test_leader_and_gateway_are_killed_at_each_step_of_a_way_back(tmp_path: Path) -> None:
-    options = [*OPTIONS, *(part for each in SETTINGS for part in ("--config", each))]
     async with KafkaBroker(tmp_path / "kafka", KAFKA, {TOPIC: PARTITIONS}) as kafka:
         upstream = f"127.0.0.1:{kafka.port}"
-        with LocalCluster(tmp_path / "muster", *options, "--upstream", upstream) as muster:
-            line = await asyncio.to_thread(muster.wait_line, "gateway bootstrap=")
-            await asyncio.to_thread(wait_until, lambda: any(line.startswith("ready") for line in muster.lines), "ready")
-            async with ClientSession() as session:
-                bootstrap = line.split()[1].removeprefix("bootstrap=")
-                await _kill_at_each_step(PodsThatDie(session, muster), muster, upstream, bootstrap)
+        async with before_kafka(tmp_path / "muster", upstream) as (pods, bootstrap):
+            await _kill_at_each_step(pods, upstream, bootstrap)
             await asyncio.sleep(1)  # segment files are behind by 250 ms
-            pods = sorted((muster.data / "pods").iterdir())
-            wrong, judged = commits_on_the_wrong_side(kafka.data_dir, pods, LOGS)
+            logs = sorted((pods.muster.data / "pods").iterdir())
+            wrong, judged = commits_on_the_wrong_side(kafka.data_dir, logs, LOGS)
             print(judged, "commits judged")
             assert wrong == {}
             assert judged > 10 * len(WANTED)
 
 
-async def _kill_at_each_step(pods: PodsThatDie, muster: LocalCluster, kafka: str, bootstrap: str) -> None:
+async def _kill_at_each_step(pods: PodsThatDie, kafka: str, bootstrap: str) -> None:
     members = [Rejoining(bootstrap, f"mv-{number}", TOPIC) for number in range(len(WANTED))]
     feed = Feed(kafka)
-    with ExitStack() as stack:
-        for member in members:
-            thread = threading.Thread(target=member.run, daemon=True)
-            thread.start()
-            stack.callback(thread.join, 30)
-            stack.callback(member.stopped.set)
-        await until(lambda: all(each.commits > 5 for each in members), "commits of all groups")
+    async with live(members):
         for member in members:
             await pods.move(member.group)
         killed = []
         for (who, step), member in zip(WANTED, members, strict=True):
-            await pods.start(member.group, back=True)
-            leader, at = await _reached(pods, member.group, step)
-            gateway = muster.run_record()["gateway"]["pid"]
-            os.kill(leader if who == "leader" else gateway, signal.SIGKILL)
-            killed.append((who, at))
-            before = member.commits
-            await until(lambda b=before, m=member: m.commits > b + 5, f"{member} after {killed[-1]}")  # type: ignore[misc]
+            killed.append(await kill_at(pods, member, who, step, STEPS, back=True))
         await asyncio.to_thread(feed.stop)
         await until(lambda: all(len(set(each.values)) >= feed.produced for each in members), "all records everywhere")
         sides = [await _sides(member.group, kafka, pods.listeners()) for member in members]
@@ -117,18 +105,9 @@ async def _kill_at_each_step(pods: PodsThatDie, muster: LocalCluster, kafka: str
         assert await asyncio.to_thread(committed, bootstrap, member.group) == feed.produced
 
 
-async def _reached(pods: PodsThatDie, group: str, step: str) -> tuple[int, str]:
-    """(its leader's process, at which step the way back is): that one or a later one."""
-    while True:
-        found = (await pods.status(group)).step
-        if found not in STEPS or STEPS.index(found) >= STEPS.index(step):
-            return await pods.leader_of(group), found
-        await asyncio.sleep(0)
-
-
 async def _sides(group: str, kafka: str, listeners: list[str]) -> list[str]:
-    """Who serves the group: Kafka if it has members there, Muster if a pod does not refuse to be its coordinator. What
-    a pod answers DescribeGroups with says nothing: a mirror shows Kafka's members."""
+    """The sides that serve the group: Kafka if it has members there, Muster if a pod does not refuse to be its
+    coordinator. A pod's answer to DescribeGroups tells nothing, since a mirror shows Kafka's members."""
     client = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
     described: Any = client.describe_consumer_groups([group], request_timeout=10)[group]
     found = ["Kafka"] if (await asyncio.to_thread(described.result)).members else []

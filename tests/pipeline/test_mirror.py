@@ -47,7 +47,8 @@ async def write(broker: KafkaBroker, ledger: list[tuple[int, Offsets]]) -> None:
         if number % 20 == 7:
             commit = number % 40 == 7
             await asyncio.to_thread(lambda g=group, n=number, c=commit: transact(broker.port, g, n, commit=c))
-            await asyncio.sleep(0.1)  # until the marker is written, which counts
+            while commit and await client.fetch(group) != (number, 0):
+                await asyncio.sleep(0.01)  # until the marker is written, which counts
             known = known | ({group: number} if commit else {})
         else:
             assert await client.commit(group, number) == 0

@@ -41,7 +41,7 @@ def forgets_member_epochs(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_epoch_before(patch: pytest.MonkeyPatch) -> None:
-    """Of a member whose answer was lost."""
+    """A member whose answer was lost comes with that epoch."""
 
     def more(group: Any) -> Iterator[Record]:
         for member_id, current in group.current.items():

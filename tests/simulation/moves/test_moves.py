@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.moves.faults import FAULTS
 from tests.simulation.moves.run import run
-from tests.simulation.moves.world import Violation
+from tests.simulation.moves.world import is_caught
 
 SEEDS = 25
 
@@ -24,12 +24,4 @@ def test_run_is_a_function_of_its_seed() -> None:
 def test_planted_fault_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, seeds = FAULTS[name]
     plant(monkeypatch)
-    assert any(_is_caught(seed) for seed in range(seeds)), f"not caught within {seeds} seeds"
-
-
-def _is_caught(seed: int) -> bool:
-    try:
-        run(seed)
-    except Violation:
-        return True
-    return False
+    assert is_caught(run, seeds), f"not caught within {seeds} seeds"

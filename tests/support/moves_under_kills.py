@@ -1,0 +1,139 @@
+"""Pods in front of a Kafka, of which one is killed at a named step of the move of a live group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import ClientError, ClientSession
+from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.support.live_groups import Confluent
+from tests.support.local_cluster import LocalCluster, wait_until
+from tests.support.moving_pods import Pods
+
+from muster_coordinator.podapi.moves import MovesAnswer, MoveStatus
+
+TOPIC, PARTITIONS = "in", 2
+KAFKA = {
+    "offsets.topic.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "100",
+    "group.coordinator.rebalance.protocols": "classic",
+}
+OPTIONS = ["--partitions", "3", "--gateway-port", "0", "--muster-groups", "m-"]
+SETTINGS = ["muster.upstream.movable.groups=mv-", "muster.upstream.lease.ms=1500"]
+WHO = ("leader", "gateway")
+
+
+class PodsThatDie(Pods):
+    """Some of them are on their way up at any time."""
+
+    async def start(self, group: str, *, dry_run: bool = False, back: bool = False) -> None:
+        while True:
+            try:
+                return await super().start(group, dry_run=dry_run, back=back)
+            except ClientError:
+                await asyncio.sleep(0.05)
+
+    async def _found(self, group: str) -> tuple[str, MoveStatus]:
+        for api in self.apis():
+            try:
+                async with self._session.get(f"http://{api}/v1/moves") as answer:
+                    moves = msgspec.json.decode(await answer.read(), type=MovesAnswer).moves
+            except ClientError:
+                continue
+            for each in reversed(moves):
+                if each.group == group:
+                    return api, each
+        raise AssertionError(f"no pod knows of a move of {group}")
+
+
+class Feed:
+    """Produces to Kafka itself until it is stopped."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.produced = 0
+        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.02):
+            self._producer.produce(TOPIC, str(self.produced), partition=self.produced % PARTITIONS)
+            self.produced += 1
+            self._producer.poll(0)
+        assert self._producer.flush(30) == 0
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+@asynccontextmanager
+async def before_kafka(data: Path, upstream: str) -> AsyncIterator[tuple[PodsThatDie, str]]:
+    """(pods, the gateway's bootstrap), once both are ready."""
+    options = [*OPTIONS, *(part for each in SETTINGS for part in ("--config", each))]
+    with LocalCluster(data, *options, "--upstream", upstream) as muster:
+        line = await asyncio.to_thread(muster.wait_line, "gateway bootstrap=")
+        await asyncio.to_thread(wait_until, lambda: any(line.startswith("ready") for line in muster.lines), "ready")
+        async with ClientSession() as session:
+            yield PodsThatDie(session, muster), line.split()[1].removeprefix("bootstrap=")
+
+
+@asynccontextmanager
+async def live(members: Sequence[Confluent]) -> AsyncIterator[None]:
+    """Each commits while this is entered."""
+    with ExitStack() as stack:
+        for member in members:
+            thread = threading.Thread(target=member.run, daemon=True)
+            thread.start()
+            stack.callback(thread.join, 30)
+            stack.callback(member.stopped.set)
+        await until(lambda: all(each.commits > 5 for each in members), "commits of all groups")
+        yield
+
+
+async def kill_at(
+    pods: PodsThatDie, member: Confluent, who: str, step: str, steps: Sequence[str], *, back: bool = False
+) -> tuple[str, str]:
+    """(who was killed, at which step): at that step of the move of the member's group, or a later one, as some take a
+    millisecond. The member commits again afterwards."""
+    await pods.start(member.group, back=back)
+    leader, at = await _reached(pods, member.group, step, steps)
+    gateway = pods.muster.run_record()["gateway"]["pid"]
+    os.kill(leader if who == "leader" else gateway, signal.SIGKILL)
+    before = member.commits
+    await until(lambda: member.commits > before + 5, f"{member} after the {who} was killed, {at}")
+    return who, at
+
+
+async def _reached(pods: PodsThatDie, group: str, step: str, steps: Sequence[str]) -> tuple[int, str]:
+    """(its leader's process, the step)."""
+    while True:
+        found = (await pods.status(group)).step
+        if found not in steps or steps.index(found) >= steps.index(step):
+            return await pods.leader_of(group), found
+        await asyncio.sleep(0)
+
+
+async def until(reached: Any, what: str) -> None:
+    deadline_s = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline_s, f"not within a minute: {what}"
+        await asyncio.sleep(0.05)
+
+
+def committed(bootstrap: str, group: str) -> int:
+    """All that the group has committed, as one number."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    found = consumer.committed([TopicPartition(TOPIC, number) for number in range(PARTITIONS)], timeout=30)
+    consumer.close()
+    return sum(each.offset for each in found)
