@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 from confluent_kafka import Consumer, TopicPartition
-from tests.integration.test_moves_under_kills import KAFKA, OPTIONS, PARTITIONS, SETTINGS, TOPIC, Feed, PodsThatDie
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
 from tests.support.live_groups import Confluent
 from tests.support.local_cluster import LocalCluster, wait_until
+from tests.support.moves_under_kills import KAFKA, OPTIONS, PARTITIONS, SETTINGS, TOPIC, Feed, PodsThatDie
 
 from muster_coordinator.podapi.moves import MovesAnswer, RoutedGroup
 
