@@ -33,7 +33,15 @@ class GatewayCollector(Collector):
         gateway = self._gateway
         yield GaugeMetricFamily("muster_gateway_connections", "Open connections of clients.", gateway.connections)
         yield _by_label(
-            CounterMetricFamily("muster_gateway_connections_ended", "Connections that ended.", labels=["reason"]),
+            CounterMetricFamily(
+                "muster_gateway_connections_ended",
+                "Connections that ended: client, client_ended, idle, stopped, broker_lost; "
+                "broker_not_reachable, broker_answer_malformed, muster_failed, upstream_failed; "
+                "parked_too_long, lease_ended and movable_groups_learned where groups can move; "
+                "too_many_connections, no_descriptors, held_most as aborted; a client's own faults, such "
+                "as unsupported_request.",
+                labels=["reason"],
+            ),
             gateway.ended,
         )
         yield GaugeMetricFamily(
@@ -42,25 +50,32 @@ class GatewayCollector(Collector):
             gateway.held_bytes,
         )
         yield _by_label(
-            CounterMetricFamily("muster_gateway_bytes", "Bytes that were passed on.", labels=["to"]),
+            CounterMetricFamily(
+                "muster_gateway_bytes",
+                "Bytes that passed without being read, to brokers and to clients.",
+                labels=["to"],
+            ),
             {"brokers": gateway.traffic.to_brokers, "clients": gateway.traffic.to_clients},
         )
 
     def _nodes(self) -> Iterator[Metric]:
         gateway = self._gateway
         yield _by_label(
-            GaugeMetricFamily("muster_gateway_nodes", "Nodes that clients can be told of.", labels=["kind"]),
+            GaugeMetricFamily("muster_gateway_nodes", "Nodes that clients are told of.", labels=["kind"]),
             {"broker": gateway.nodes.told_brokers, "pod": len(gateway.nodes.shown_pods())},
         )
         yield _by_label(
             GaugeMetricFamily(
-                "muster_gateway_reachable", "Whether the cluster answered when it was asked last.", labels=["cluster"]
+                "muster_gateway_reachable",
+                "0: upstream or muster did not answer when it was asked last, which is every two seconds.",
+                labels=["cluster"],
             ),
             {"upstream": not gateway.upstream.failing, "muster": not gateway.muster.failing},
         )
         refused = CounterMetricFamily(
             "muster_gateway_connections_refused",
-            "Connections of the gateway's own that a login or TLS has refused.",
+            "Connections of the gateway's own to upstream or muster that their login, or TLS on "
+            "either side, has refused.",
             labels=["cluster", "reason"],
         )
         for cluster, failed in gateway.refused.items():
@@ -79,11 +94,13 @@ class GatewayCollector(Collector):
             counts.waiting,
         )
         yield CounterMetricFamily(
-            "muster_gateway_group_requests_delayed", "Requests that have had to wait for a leader.", counts.delayed
+            "muster_gateway_group_requests_delayed",
+            "Requests that have had to wait for a leader: a failover.",
+            counts.delayed,
         )
         yield CounterMetricFamily(
             "muster_gateway_group_requests_given_up",
-            "Requests that no leader took within park.ms, or that must not be sent twice.",
+            "Requests that no leader took within park.ms, or that must not be sent twice: clients see it.",
             counts.given_up,
         )
 
@@ -91,12 +108,14 @@ class GatewayCollector(Collector):
         counts = moves.counts if moves is not None else MoveCounts()
         yield GaugeMetricFamily(
             "muster_gateway_leases",
-            "Partitions for which a pod of Muster has given a lease that holds.",
+            "Partitions of Muster's offsets topic for which a pod's lease holds: all of them, where "
+            "the gateway asks for leases.",
             moves.held if moves is not None else 0,
         )
         yield GaugeMetricFamily(
             "muster_gateway_movable_groups_learned",
-            "Beginnings of ids of movable groups that pods name and muster.movable.groups does not.",
+            "Beginnings of ids that pods let move and this gateway's muster.movable.groups does not "
+            "name: it counts them as movable, and its settings want them.",
             len(moves.prefixes) - len(moves.own) if moves is not None else 0,
         )
         yield GaugeMetricFamily(

@@ -48,7 +48,7 @@ class OperatorMetrics:
         )
         self.reconcile_seconds = Histogram(
             "muster_operator_reconcile_seconds",
-            "Duration of a reconcile.",
+            "Duration of a reconcile: done, overtaken (another writer was first), failed, crashed.",
             ["result"],
             buckets=_SECONDS,
             registry=self.registry,
@@ -69,7 +69,10 @@ class OperatorMetrics:
         )
         self.failover_phase_seconds = Histogram(
             "muster_operator_failover_phase_seconds",
-            "Phases of a failover from a leader that was lost: noticed, decided, recorded, called, led.",
+            "Phases of a failover when a leader is lost: noticed, from the pod's last word to the "
+            "doubt whether it lives; decided, from there to the plan that elects another one; "
+            "recorded, to the record of leader and epoch; called, to the call of that pod; led, to an"
+            " active leader.",
             ["phase"],
             buckets=_SECONDS,
             registry=self.registry,
@@ -88,7 +91,7 @@ class OperatorMetrics:
         )
         self.last_success = Gauge(
             "muster_operator_last_success_timestamp_seconds",
-            "When the last reconcile of the cluster was done.",
+            "When the cluster was last reconciled without a failure, which is every 30 s at least.",
             ["namespace", "cluster"],
             registry=self.registry,
         )
@@ -100,7 +103,8 @@ class OperatorMetrics:
         )
         self.pod_call_seconds = Histogram(
             "muster_operator_pod_call_seconds",
-            "Calls of the pod API, also those that failed.",
+            "Calls of the pod API, also those that failed: elect, resign, publish (metadata), access,"
+            " create, remove, refresh (positions), fence (of a re-shard).",
             ["call"],
             buckets=_SECONDS,
             registry=self.registry,
@@ -110,7 +114,7 @@ class OperatorMetrics:
         )
         self.heard = Gauge(
             "muster_operator_heard_timestamp_seconds",
-            "When the API server last told something of a kind, by a watch; of all of them, by a list.",
+            "When a watch last told of an object of this kind; of list: when all of them were last listed.",
             ["resource"],
             registry=self.registry,
         )

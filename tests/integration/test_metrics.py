@@ -1,32 +1,36 @@
-"""GET /metrics of a real pod: the names are those of docs/metrics.md, and they count what happened."""
+"""GET /metrics of a real pod: names, types and texts are those of docs/metrics.md, and they count what happened."""
 
 from __future__ import annotations
 
 import asyncio
-import re
+import sys
 from pathlib import Path
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
+
+import render_metrics  # hack/ is no package
 from tests.support.pod import SoloPod
 
 from muster_coordinator.podapi.models import StatusEvent
 
 pytestmark = pytest.mark.integration
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+SOURCE = Path(__file__).parents[2] / render_metrics.PARTS[0][0]
 
 
-async def test_page_names_every_metric_of_a_pod_and_no_other(tmp_path: Path) -> None:
-    documented = set(re.findall(r"`(muster_\w+)`", PAGE.read_text().partition("# Metrics of a gateway")[0]))
+async def test_page_has_every_metric_of_a_pod_and_no_other(tmp_path: Path) -> None:
+    rendered = {each.name: (each.type, each.text) for each in render_metrics.described(SOURCE.read_text())}
     async with (
         SoloPod(tmp_path / "data") as pod,
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{pod.api_port}/metrics") as response,
     ):
         families = list(text_string_to_metric_families(await response.text()))
-    assert {f.name for f in families if f.name.startswith("muster_")} == documented
+    assert {f.name: (f.type, f.documentation) for f in families if f.name.startswith("muster_")} == rendered
 
 
 async def test_pod_is_ready_with_its_first_image_and_the_watch_stream_says_so(tmp_path: Path) -> None:

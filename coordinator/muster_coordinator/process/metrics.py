@@ -32,15 +32,24 @@ _EVENT_TEXTS = {
     "transactional_ids_expired": "Transactional ids forgotten after transactional.id.expiration.ms.",
     "producer_ids_handed_out": "Producer ids given to producers.",
     "mirror_records_taken_in": "Records of the upstream's __consumer_offsets that were taken over.",
-    "mirror_records_left_out": "Records of the upstream about groups that this cluster coordinates.",
+    "mirror_records_left_out": "Records of the upstream about groups that this cluster coordinates, but for those that "
+    "its pods write: a client bypasses it.",
 }
 
 _GAUGE_TEXTS: dict[str, tuple[str, list[str]]] = {
     "groups": ("Classic groups of active partitions by state.", ["state"]),
     "consumer_groups": ("Groups of the consumer protocol of active partitions by state.", ["state"]),
     "offsets": ("Committed offsets of active partitions.", []),
-    "transactional_ids": ("Transactional ids of active partitions by the state of their transaction.", ["state"]),
-    "transaction_markers_missing": ("Partitions of transactions whose end is decided that have no marker yet.", []),
+    "transactional_ids": (
+        "Transactional ids of active partitions; those in Ongoing, PrepareCommit and PrepareAbort"
+        " have an open transaction.",
+        ["state"],
+    ),
+    "transaction_markers_missing": (
+        "Partitions of transactions whose end is decided that have no marker yet (Kafka: "
+        "UnknownDestinationQueueSize and LogAppendRetryQueueSize, and what is on its way).",
+        [],
+    ),
 }
 """Text and labels."""
 
@@ -81,13 +90,21 @@ class PodCollector(Collector):
             listener.held_bytes,
         )
         errors = CounterMetricFamily(
-            "muster_connection_errors", "Connections answered with an error or closed by the pod.", labels=["reason"]
+            "muster_connection_errors",
+            "Connections answered with an error or closed by the pod: frame_too_large, "
+            "malformed_request, unsupported_request, unsupported_api_versions, too_many_connections, "
+            "too_many_of_address, too_many_of_user, too_many_bytes, no_descriptors, idle; logins: "
+            "login, sasl_mechanism, sasl_state, login_timeout, too_many_logins, user_removed, "
+            "no_principal.",
+            labels=["reason"],
         )
         for reason, count in sorted(listener.connection_errors.items()):
             errors.add_metric([reason], count)
         yield errors
         refused = CounterMetricFamily(
-            "muster_refused_requests", "Times that an ACL refused what a client asked for.", labels=["resource"]
+            "muster_refused_requests",
+            "Times that an ACL refused what a client asked for; lists that leave something out do not count.",
+            labels=["resource"],
         )
         for resource, count in sorted(listener.audit.refused.items()):
             refused.add_metric([resource], count)
@@ -124,37 +141,71 @@ class PodCollector(Collector):
         for name, text, value in (
             ("muster_storage_failures", "Times that the pod's storage stopped taking writes.", counts.storage_failures),
             ("muster_operation_errors", "Operations that failed by a defect.", counts.operation_errors),
-            ("muster_commit_timeouts", "Requests whose records did not commit in time.", counts.commit_timeouts),
+            (
+                "muster_commit_timeouts",
+                "Requests whose records did not commit within offsets.commit.timeout.ms.",
+                counts.commit_timeouts,
+            ),
             ("muster_loads", "Partitions loaded.", counts.loads),
             ("muster_load_failures", "Loads that failed.", counts.load_failures),
             ("muster_records_loaded", "Records read by loading.", counts.records_loaded),
             ("muster_unknown_records", "Records of unknown type that loading skipped.", counts.unknown_records),
-            ("muster_leaderships", "Leaderships that became active.", counts.leaderships),
+            (
+                "muster_leaderships",
+                "Leaderships that became active here, by the operator's call or by self-nomination.",
+                counts.leaderships,
+            ),
             (
                 "muster_replicas_removed",
                 "Logs that left their sets, deleted.",
                 counts.replicas_removed,
             ),
-            ("muster_step_downs", "Leaderships that ended by themselves or by a higher epoch.", counts.step_downs),
+            (
+                "muster_step_downs",
+                "Leaderships that ended here: a higher epoch, or no majority heard.",
+                counts.step_downs,
+            ),
             ("muster_read_confirmations", "Rounds in which a majority confirmed reads.", counts.read_rounds),
         ):
             yield CounterMetricFamily(name, text, value)
         for name, text, histogram in (
-            ("muster_load_slice_seconds", "CPU time of a load between two turns of others.", counts.load_slice_time),
-            ("muster_queue_seconds", "Wait of a turn's first request until the turn.", counts.queue_time),
-            ("muster_processing_seconds", "Operations of a turn.", counts.processing_time),
-            ("muster_flush_seconds", "Durable writes of a turn.", counts.flush_time),
-            ("muster_commit_seconds", "Appends until their commit by several replicas, sampled.", counts.commit_time),
+            (
+                "muster_load_slice_seconds",
+                "CPU time of a load between two turns of the event loop: no request of another partition "
+                "waits longer for it.",
+                counts.load_slice_time,
+            ),
+            (
+                "muster_queue_seconds",
+                "Wait of a turn's first request until the turn (Kafka: event-queue-time-ms).",
+                counts.queue_time,
+            ),
+            (
+                "muster_processing_seconds",
+                "Operations of a turn (Kafka: event-processing-time-ms).",
+                counts.processing_time,
+            ),
+            ("muster_flush_seconds", "Durable writes of a turn (Kafka: batch-flush-time-ms).", counts.flush_time),
+            (
+                "muster_commit_seconds",
+                "Appends until their commit by several replicas; one append of a partition at a time is measured.",
+                counts.commit_time,
+            ),
         ):
             yield _histogram(name, text, histogram)
-        loads = HistogramMetricFamily("muster_load_seconds", "Loads of a partition, by its topic.", labels=["topic"])
+        loads = HistogramMetricFamily(
+            "muster_load_seconds", "Loads of a partition, by its topic (Kafka: partition-load-time).", labels=["topic"]
+        )
         for topic, histogram in sorted(counts.load_times.items()):
             _add_histogram(loads, [topic], histogram)
         yield loads
 
     def _background(self) -> Iterator[Metric]:
         runs = CounterMetricFamily(
-            "muster_background_runs", "Runs of cleaner, checkpoint and archive by outcome.", labels=["kind", "outcome"]
+            "muster_background_runs",
+            "Runs of cleaner (one log), checkpoint (one partition) and archive (one segment): done; "
+            "given_up, because other work needed the log; failed.",
+            labels=["kind", "outcome"],
         )
         taken = CounterMetricFamily(
             "muster_background_bytes",
@@ -162,7 +213,11 @@ class PodCollector(Collector):
             labels=["kind"],
         )
         lag = GaugeMetricFamily(
-            "muster_background_lag_bytes", "Bytes of logs that are still to be gone through.", labels=["kind"]
+            "muster_background_lag_bytes",
+            "Bytes of logs that are still to be gone through: closed segments that were not cleaned; "
+            "records that a load reads after the checkpoints; closed segments that are not in the "
+            "archive, for which the cleaner waits.",
+            labels=["kind"],
         )
         for kind, counts in self._manager.background_counts.items():
             for outcome in ("done", "given_up", "failed"):
@@ -191,7 +246,11 @@ class PodCollector(Collector):
             yield CounterMetricFamily(f"muster_{event}", text, events[event])
 
     def _replication(self) -> Iterator[Metric]:
-        elections = CounterMetricFamily("muster_elections", "Calls of onElection by outcome.", labels=["outcome"])
+        elections = CounterMetricFamily(
+            "muster_elections",
+            "Calls of onElection: accepted, loading, staleEpoch, betterLog, leaderLives, noMajority, ...",
+            labels=["outcome"],
+        )
         for outcome, count in sorted(self._manager.metrics.elections.items()):
             elections.add_metric([outcome], count)
         yield elections
@@ -204,13 +263,17 @@ class PodCollector(Collector):
         )
         yield GaugeMetricFamily(
             "muster_rebuilding_replicas",
-            "Replicas that lack what they acknowledged once, and are counted nowhere.",
+            "Replicas that lack what they acknowledged once, and are counted nowhere until they have caught up.",
             sum(core.promise.rebuilding for core in cores),
         )
 
     def _peers(self) -> Iterator[Metric]:
         network, counters = self._network, self._network.counters
-        up = GaugeMetricFamily("muster_peer_up", "1: this pod hears that one.", labels=["peer"])
+        up = GaugeMetricFamily(
+            "muster_peer_up",
+            "1: this pod hears that one; 0: refused, closed or silent. Only pods that share a partition.",
+            labels=["peer"],
+        )
         for peer, heard in sorted(network.states.items()):
             up.add_metric([peer], int(heard))
         yield up
@@ -227,8 +290,21 @@ class PodCollector(Collector):
         ):
             yield CounterMetricFamily(name, text, value)
         for name, text, reasons in (
-            ("muster_peer_messages_dropped", "Messages that were not sent.", counters.dropped),
-            ("muster_peer_connection_errors", "Connections between pods closed for what came.", counters.errors),
+            (
+                "muster_peer_messages_dropped",
+                "Messages that were not sent, and are sent again when the protocol misses them: "
+                "buffer_full (a slow pod), not_connected, unknown_replica, too_large, doubled (two pods "
+                "have the replica; also what came from it and was not taken).",
+                counters.dropped,
+            ),
+            (
+                "muster_peer_connection_errors",
+                "Connections between pods closed for what came: malformed, frame_too_large, "
+                "wrong_version, wrong_cluster, wrong_pod, same_name, wrong_name (its certificate is of "
+                "another pod), no_hello, asks (a pod asks, and nothing here answers), "
+                "too_many_connections, replaced (two pods with one name).",
+                counters.errors,
+            ),
         ):
             family = CounterMetricFamily(name, text, labels=["reason"])
             for reason, count in sorted(reasons.items()):
@@ -241,7 +317,7 @@ class PodCollector(Collector):
         refused = mirror.refused_connections if mirror is not None else {}
         family = CounterMetricFamily(
             "muster_mirror_connections_refused",
-            "Connections to brokers of the upstream that TLS or a login has refused.",
+            "Connections to brokers of the upstream that their login, or TLS on either side, has refused.",
             labels=["reason"],
         )
         for reason in ("login", "tls"):
@@ -265,12 +341,13 @@ class PodCollector(Collector):
         writes = mirror.writes if mirror is not None else None
         yield GaugeMetricFamily(
             "muster_mirror_write_back_age_seconds",
-            "For how long an offset of a group that has moved, led here, may not be at Kafka: the longest.",
+            "For how long an offset of a group that has moved, led here, may not be at Kafka: the "
+            "longest. It would be lost with all pods.",
             writes.longest_ms / 1000 if writes is not None else 0,
         )
         yield GaugeMetricFamily(
             "muster_mirror_write_back_refused",
-            "Groups that have moved, led here, whose offsets Kafka does not get now.",
+            "Groups that have moved, led here, whose offsets Kafka does not get now; `muster groups moves` says why.",
             writes.refused if writes is not None else 0,
         )
         yield CounterMetricFamily(
