@@ -1,15 +1,7 @@
 """Condition types, reason codes and the rules by which conditions change (kstatus).
 
-`Ready` is always there. `Reconciling` and `Stalled` are there only while they are true, so a tool that waits for
-`Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
-says what a pod has found in its log, also if no client notices because another pod leads; `Degraded`, which says that
-partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; `CrdOutdated`;
-`CertificatesDue`, which says why certificates cannot be renewed; `ClientsShareUser`, which says that clients of a
-gateway are one user here; `Bypassed`, which names clients that use this cluster's groups at the upstream; and
-`BackupTooOld`, `BackupFailed` and `VerifyFailed`, which say what is wrong with backups. A cluster and a topic always
-have `FullyReplicated`, a cluster with an upstream has `Mirrored`, and one that begins from a backup `Restored`. A group
-that has moved here has `WrittenBack`, which says whether Kafka gets its offsets, and one with a declared reset has
-`OffsetsReset`, which says whether it was carried out.
+`Reconciling` and `Stalled` are there only while they are true, so a tool that waits for `Ready` (kubectl wait) and one
+that follows kstatus (Argo CD, Flux) come to the same verdict.
 """
 
 from __future__ import annotations
@@ -28,24 +20,44 @@ class ConditionType(StrEnum):
     """Types of conditions that the operator writes."""
 
     READY = "Ready"
+    """All of the generation in observedGeneration is in force, on every pod and copy. Always there."""
     FULLY_REPLICATED = "FullyReplicated"
+    """Every copy follows its leader. Always there."""
     DEGRADED = "Degraded"
+    """Partitions are served by fewer copies than they have."""
     UPGRADE_AVAILABLE = "UpgradeAvailable"
+    """The operator brings a newer image than status.image."""
     CRD_OUTDATED = "CrdOutdated"
+    """The definitions are of another version, and may drop fields."""
     CERTIFICATES_DUE = "CertificatesDue"
+    """Certificates cannot be renewed; those in force last a week or more."""
     MIRRORED = "Mirrored"
+    """Pods can follow the groups of spec.upstream. It does not change Ready."""
     CLIENTS_SHARE_USER = "ClientsShareUser"
+    """All clients of the gateway are one user for ACLs: set spec.gateway.muster.actForClients. It does not change
+    Ready."""
     BYPASSED = "Bypassed"
+    """Clients use groups of this cluster's at the upstream itself. It does not change Ready."""
     WRITTEN_BACK = "WrittenBack"
+    """Kafka gets the offsets of the group, which has moved here."""
     OFFSETS_RESET = "OffsetsReset"
+    """The declared reset of the group was carried out."""
     BACKUP_TOO_OLD = "BackupTooOld"
+    """The newest backup is older than spec.backup.maxAge."""
     BACKUP_FAILED = "BackupFailed"
+    """The last backup was not made, or old ones could not be dropped."""
     VERIFY_FAILED = "VerifyFailed"
+    """A backup is not as it was written."""
     RESTORED = "Restored"
+    """The volumes were made from the backup of spec.restoreFrom."""
     REBALANCING = "Rebalancing"
+    """Replicas move to pods with fewer, or wait for it."""
     RECONCILING = "Reconciling"
+    """The operator gets there by itself. There only while it is true."""
     STALLED = "Stalled"
+    """A person has to act; the message has the command. There only while it is true."""
     DAMAGED = "Damaged"
+    """A pod found damage in the log of the partition, also if no client notices because another pod leads."""
 
 
 class Reason(StrEnum):

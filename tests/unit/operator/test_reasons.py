@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
 from muster_coordinator.states import ShardState
-from muster_operator.api.conditions import Reason
+from muster_operator.api.conditions import ConditionType, Reason
 from muster_operator.api.models import ObjectMeta, OffsetsPartition, OffsetsPartitionSpec, TopicRef
 from muster_operator.plan.actions import Elect, WriteClusterStatus, WritePartitionStatus, WriteTopicStatus
 from muster_operator.plan.observation import Attempt, Connection
@@ -22,20 +22,21 @@ from muster_operator.plan.planner import plan
 ROOT = Path(__file__).parents[3]
 
 
-def rendered() -> tuple[dict[str, str], str]:
-    """(reasons with their meaning, the page) as hack/render_reasons.py has them."""
+def rendered() -> tuple[dict[str, str], dict[str, str], str]:
+    """(conditions and reasons with their meaning, the page) as hack/render_reasons.py has them."""
     spec = importlib.util.spec_from_file_location("render_reasons", ROOT / "hack" / "render_reasons.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.reasons(), module.page()
+    return module.meanings("ConditionType"), module.reasons(), module.page()
 
 
 def test_page_is_what_the_code_says_and_every_reason_has_a_meaning() -> None:
-    reasons, page = rendered()
+    conditions, reasons, page = rendered()
+    assert {*conditions} == {each.value for each in ConditionType}
     assert {*reasons} == {each.value for each in Reason}
-    assert [word for word, text in reasons.items() if not text] == []
+    assert [word for word, text in {**conditions, **reasons}.items() if not text] == []
     assert (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8") == page, "hack/render_reasons.py --write"
 
 
