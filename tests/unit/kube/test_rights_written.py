@@ -1,39 +1,27 @@
-"""The rights of the operator are those that people read in docs/security.md."""
+"""The rights of the operator are those that people read in docs/security.md, each with its reason."""
 
 from __future__ import annotations
 
-import re
+import sys
 from pathlib import Path
 
-import yaml
+import pytest
 
-REPOSITORY = Path(__file__).parents[3]
-BEGIN, END = "## What the operator may do", "## Not closed yet"
+sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
 
+import render_rights  # hack/ is no package
 
-def written() -> set[tuple[str, str, str]]:
-    """Object as kubectl names it, verb, name of the object ("": any)."""
-    page = (REPOSITORY / "docs" / "security.md").read_text(encoding="utf-8")
-    part = page[page.index(BEGIN) : page.index(END)]
-    rows = [line.split("|")[1:4] for line in part.splitlines() if line.startswith("| `")]
-    cells = [[re.findall(r"`([^`]+)`", cell) for cell in row] for row in rows]
-    return {
-        (each, verb, name)
-        for objects, verbs, names in cells
-        for each in objects
-        for verb in verbs
-        for name in names or [""]
-    }
+RULE = "# Why.\n- apiGroups: [apps]\n  resources: [deployments/scale]\n  verbs: [get]\n"
 
 
 def test_rights_of_the_operator_are_those_that_the_threat_model_has() -> None:
-    found = set()
-    for each in yaml.safe_load_all((REPOSITORY / "config" / "rbac.yaml").read_text(encoding="utf-8")):
-        for rule in each.get("rules", ()) if each["kind"] in ("Role", "ClusterRole") else ():
-            (group,) = rule["apiGroups"]
-            for resource in rule["resources"]:
-                plural, _, sub = resource.partition("/")
-                named = ".".join(part for part in (plural, group) if part) + (f"/{sub}" if sub else "")
-                found |= {(named, verb, name) for verb in rule["verbs"] for name in rule.get("resourceNames", [""])}
-    assert len(found) > 50
-    assert written() == found
+    assert len([*render_rights.rules(render_rights.SOURCE.read_text())]) > 15
+    assert render_rights.PAGE.read_text() == render_rights.page(), "run: python hack/render_rights.py --write"
+
+
+def test_rule_is_read_with_the_reason_above_it_and_one_without_is_refused() -> None:
+    role = "kind: Role\nrules:\n"
+    ((rule, reason),) = render_rights.rules(role + RULE)
+    assert (rule["verbs"], reason) == (["get"], "Why.")
+    with pytest.raises(ValueError, match="zip"):
+        [*render_rights.rules(role + RULE + RULE.removeprefix("# Why.\n"))]
