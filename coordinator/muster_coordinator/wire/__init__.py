@@ -1,0 +1,1 @@
+"""Kafka's protocol: framing, headers, one module for each API key; `apis` lists them."""

@@ -11,7 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
 
-import render_rules  # hack/ is no package
+import render_folders  # hack/ is no package
+import render_rules
 from tests.simulation.faults import FAULTS, RULE_FAULTS
 
 from muster_cli.local.command import up
@@ -33,32 +34,18 @@ def test_lists_of_a_page_stand_after_an_empty_line_or_a_heading(page: Path) -> N
     assert re.findall(r"^(?!#|[-*] |\d+\. |\s).+\n(?:[-*]|1\.) .*", text, re.M) == []
 
 
-PACKAGES = (
-    "coordinator/muster_coordinator",
-    "operator/muster_operator",
-    "pipeline/muster_pipeline",
-    "cli/muster_cli",
-    "gateway/muster_gateway",
-)
+PACKAGES = render_folders.PACKAGES
 
 
-def _rows_of_folders() -> dict[str, str]:
-    """The tables in CONTRIBUTING.md: folder -> cell that says where to start reading."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    return dict(re.findall(r"^\| [^|]+ \| `([^`|]+/)` \| ([^|]*?) ?\|$", text, re.M))
-
-
-def test_tables_of_folders_have_a_row_for_every_package() -> None:
-    packages = [f"{package}/{inner.parent.name}/" for package in PACKAGES for inner in ROOT.glob(f"{package}/*/*.py")]
-    tests = [f"tests/{folder.name}/" for folder in (ROOT / "tests").iterdir() if any(folder.glob("**/*.py"))]
-    assert len(set(packages)) > 25
-    assert sorted({*packages, *tests} - _rows_of_folders().keys()) == []
-
-
-def test_tables_of_folders_name_folders_and_files_that_exist() -> None:
-    for folder, start in _rows_of_folders().items():
-        assert (ROOT / folder).is_dir(), folder
-        assert [name for name in re.findall(r"`([^`]+)`", start) if not (ROOT / folder / name).exists()] == []
+def test_table_of_folders_is_rendered_and_has_every_package_and_folder_of_tests() -> None:
+    page = render_folders.PAGE.read_text()
+    assert page == render_folders.page(), "run: python hack/render_folders.py --write"
+    folders = set(re.findall(r"^\|(?:[^|]* \|)? `([\w/]+/)` \|", page, re.M))
+    packages = {f"{package}/{inner.parent.name}/" for package in PACKAGES for inner in ROOT.glob(f"{package}/*/*.py")}
+    tests = {f"tests/{folder.name}/" for folder in (ROOT / "tests").iterdir() if any(folder.glob("**/*.py"))}
+    assert len(packages) > 25
+    assert sorted((packages | tests) - folders) == []
+    assert sorted(each for each in folders if not (ROOT / each).is_dir()) == []
 
 
 def test_architecture_page_names_modules_and_methods_that_exist() -> None:

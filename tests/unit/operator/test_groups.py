@@ -271,7 +271,7 @@ def route(epoch: int, *, at_muster: bool) -> MovesAnswer:
     return MovesAnswer((), (RoutedGroup("g", 0, epoch, at_muster),))
 
 
-def test_route_with_the_highest_epoch_counts_whoever_tells_it_last() -> None:
+def test_route_with_the_highest_epoch_counts_in_any_order() -> None:
     memory = GroupMemory()
     memory.said("c-0", route(2, at_muster=True), ["g"])
     memory.said("c-1", route(1, at_muster=False), ["g"])
