@@ -101,11 +101,12 @@ def _metric(values: list[ast.expr], where: list[ast.stmt] | list[ast.Call]) -> D
 def _of_table(table: ast.Dict, body: list[ast.stmt]) -> Iterator[Described]:
     for key, value in zip(table.keys, table.values, strict=True):
         assert isinstance(key, ast.Constant)
+        name = f"muster_{key.value!s}"
         match value:
             case ast.Constant(value=str(text)):
-                yield Described(f"muster_{key.value}", _type(body), (), text)
+                yield Described(name, _type(body), (), text)
             case ast.Tuple(elts=[ast.Constant(value=str(text)), ast.List(elts=labels)]):
-                yield Described(f"muster_{key.value}", _type(body), _words(labels), text)
+                yield Described(name, _type(body), _words(labels), text)
 
 
 def _type(where: list[ast.stmt] | list[ast.Call]) -> str:
