@@ -23,7 +23,7 @@ from pods import running_pod
 PARTITIONS = 50
 TOPIC_PARTITIONS = 1000
 REWRITTEN = (2, 10)
-"""How often each offset is in the log."""
+"""Number of times that each offset is in the log."""
 TAILS = (0.0, 0.5, 1.0)
 """Shares of what makes the next checkpoint due."""
 

@@ -48,7 +48,7 @@ JUST_BEFORE_S = 1.0
 
 @dataclass(frozen=True)
 class Goal:
-    """How many requests per CPU-second Muster shall answer for one of Kafka's, if both are synced and if both are not;
+    """Requests per CPU-second that Muster shall answer for one of Kafka's, if both are synced and if both are not;
     `p50`: its median latency at most, as a share of Kafka's."""
 
     synced: float

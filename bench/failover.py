@@ -69,7 +69,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def has_kafka(options: argparse.Namespace) -> bool:
-    """Whether Kafka is to be measured, and can be here."""
+    """True if Kafka is to be measured, and can be here."""
     if options.without_kafka:
         return False
     try:

@@ -141,7 +141,7 @@ def is_ours(each: Json, *kinds: str) -> bool:
 
 
 def in_csv(each: Json) -> bool:
-    """Whether OLM makes this object from the ClusterServiceVersion."""
+    """True if OLM makes this object from the ClusterServiceVersion."""
     kinds = ("Deployment", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
     return is_ours(each, *kinds)
 

@@ -1,5 +1,5 @@
-"""Names what has to be read twice: docstrings that are fragments (Of ..., That ..., Who ..., So ...; in the folders of
-NAMED also What ..., Where ...), phrases in sources and pages that name nobody (whoever, from then on, for so long, in
+"""Names what has to be read twice: docstrings that are fragments (Of ..., That ..., What ..., How ..., Whether ...: see
+BEGINNINGS), phrases in sources and pages that name nobody (whoever, from then on, for so long, in
 the place of), and very long sentences.
 
 python hack/plain_english.py    list them, and fail if there is one
@@ -15,38 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("coordinator", "operator", "gateway", "cli", "pipeline", "bench", "hack", "tests/support")
-BEGINNINGS = frozenset({"Of", "That", "Who", "Whom", "Whose", "As", "So"})
-NAMED = (  # folders whose docstrings do not begin with What or Where either; others are to follow
-    "bench",
-    "cli/muster_cli/demo",
-    "cli/muster_cli/drive",
-    "cli/muster_cli/local",
-    "cli/muster_cli/mirror",
-    "cli/muster_cli/pipeline",
-    "cli/muster_cli/reshard",
-    "cli/muster_cli/ui",
-    "coordinator/muster_coordinator/log",
-    "coordinator/muster_coordinator/outgoing",
-    "coordinator/muster_coordinator/pod",
-    "coordinator/muster_coordinator/podapi",
-    "coordinator/muster_coordinator/process",
-    "coordinator/muster_coordinator/records",
-    "coordinator/muster_coordinator/replica",
-    "coordinator/muster_coordinator/replication",
-    "coordinator/muster_coordinator/security",
-    "coordinator/muster_coordinator/shard",
-    "coordinator/muster_coordinator/transactions",
-    "coordinator/muster_coordinator/tuning",
-    "coordinator/muster_coordinator/wire",
-    "gateway/muster_gateway",
-    "hack",
-    "operator/muster_operator/certificates",
-    "operator/muster_operator/pods",
-    "operator/muster_operator/store",
-    "operator/muster_operator/watch",
-    "pipeline/muster_pipeline",
-    "tests/support",
-)
+BEGINNINGS = frozenset({"Of", "That", "Who", "Whom", "Whose", "As", "So", "What", "Where", "When", "How", "Whether"})
 PHRASES = ("whoever", "from then on", "for so long", "in the place of")
 _GAP = r"[\s#]+"  # between two words: also the end of a line, and what begins the next line of a comment
 _PHRASES = re.compile("|".join(rf"\b{each.replace(' ', _GAP)}\b" for each in PHRASES), re.IGNORECASE)
@@ -68,10 +37,10 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
                     yield statement.lineno, text
 
 
-def fragments(source: str, beginnings: frozenset[str] = BEGINNINGS) -> list[tuple[int, str]]:
-    """(line, first line of the text) of the docstrings with such a beginning."""
+def fragments(source: str) -> list[tuple[int, str]]:
+    """(line, first line of the text) of the docstrings with one of BEGINNINGS."""
     found = [(line, text.strip().splitlines()[0]) for line, text in docstrings(source) if text.strip()]
-    return sorted((line, text) for line, text in found if text.split()[0] in beginnings)
+    return sorted((line, text) for line, text in found if text.split()[0] in BEGINNINGS)
 
 
 def phrases(text: str) -> list[tuple[int, str]]:
@@ -100,8 +69,7 @@ if __name__ == "__main__":
         text = file.read_text(encoding="utf-8")
         found = phrases(text)
         if file in files:
-            named = any(file.is_relative_to(ROOT / folder) for folder in NAMED)
-            found += fragments(text, BEGINNINGS | {"What", "Where"} if named else BEGINNINGS)
+            found += fragments(text)
             found += [(line, what) for line, prose in docstrings(text) for _, what in long_sentences(prose)]
         else:
             found += long_sentences(text)

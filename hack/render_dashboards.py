@@ -75,7 +75,7 @@ class Metric:
 
     @property
     def is_of_cluster(self) -> bool:
-        """Whether its own labels say of which cluster it is: Prometheus calls that namespace `exported_namespace`."""
+        """True if its own labels say of which cluster it is: Prometheus calls that namespace `exported_namespace`."""
         return "namespace" in self.labels
 
 

@@ -1,4 +1,4 @@
-"""What became of an operator's call about one partition: one type from the protocol core to the operator.
+"""The outcome of an operator's call about one partition: one type from the protocol core to the operator.
 
 The core and the pod make a `CallResult`, the pod API carries it as JSON, and the operator reads it.
 """

@@ -1,4 +1,4 @@
-"""Where a reset of offsets puts a partition, in the words of Kafka's own tool, kafka-consumer-groups. Pure."""
+"""The offset at which a reset puts a partition, in the words of Kafka's own tool, kafka-consumer-groups. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AimKind = Literal["earliest", "latest", "current", "offset", "shiftBy", "datetim
 
 
 class Aim(msgspec.Struct, frozen=True):
-    """Where offsets are to go. `number`: an offset, how far to shift, or milliseconds since 1970."""
+    """The aim of a reset. `number`: an offset, how far to shift, or milliseconds since 1970."""
 
     kind: AimKind
     number: int = 0

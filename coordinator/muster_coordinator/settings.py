@@ -107,7 +107,7 @@ class ShardSettings:
     pod longer, a smaller one costs CPU."""
 
     segment_flush_interval_ms: int = number(250, None, 1, 60_000)
-    """How long (ms) records may be in the journal only, before they are written to their segment file too."""
+    """Time (ms) for which records may be in the journal only, before they are written to their segment file too."""
 
     flush_os: int = number(0, None, 0, 1)
     """0: records are on the disk before they are acknowledged. 1: the operating system decides when, as for a Kafka
@@ -124,7 +124,7 @@ class CompactionSettings:
     """A log is cleaned when at least this share of the bytes in its closed segments was not cleaned yet."""
 
     log_cleaner_delete_retention_ms: int = number(86_400_000, "log.cleaner.delete.retention.ms", 0)
-    """How long (ms) tombstones and transaction markers are kept after they were written."""
+    """Time (ms) for which tombstones and transaction markers are kept after they were written."""
 
     log_cleaner_io_max_bytes_per_second: int = number(4_194_304, "log.cleaner.io.max.bytes.per.second", 1024)
     """Bytes per second that the cleaner reads and writes at most. Kafka has no limit by default; here the cleaner
@@ -167,7 +167,7 @@ class TlsSettings:
     of type kubernetes.io/tls. Files that change count for new connections. Empty: there is no TLS."""
 
     ssl_client_auth: str = text("ssl.client.auth", check_client_auth, "none")
-    """Whether a client shows a certificate that `ca.crt` has signed: `none`, `requested`, `required`. Without SASL its
+    """The certificate, signed by `ca.crt`, that a client has to show: `none`, `requested`, `required`. Without SASL its
     subject says who the client is."""
 
     ssl_principal_mapping_rules: str = text("ssl.principal.mapping.rules", parse_mapping, "DEFAULT")
@@ -177,8 +177,9 @@ class TlsSettings:
 
 @dataclass(frozen=True)
 class SaslSettings:
-    """How clients say who they are, on every listener. Without `sasl.enabled.mechanisms` nobody asks them. With
-    `listener.name.<listener>.` before its name a setting counts for that listener only, but for `muster.users.file`."""
+    """The way in which clients say who they are, on every listener. Without `sasl.enabled.mechanisms` nobody asks them.
+    With `listener.name.<listener>.` before its name a setting counts for that listener only, but for
+    `muster.users.file`."""
 
     sasl_enabled_mechanisms: str = text("sasl.enabled.mechanisms", parse_mechanisms)
     """SASL mechanisms between commas: `SCRAM-SHA-256`, `SCRAM-SHA-512`, `PLAIN`, `OAUTHBEARER`. The last two need
@@ -194,8 +195,8 @@ class SaslSettings:
     knows the password of such a user can be any user. By PLAIN and SCRAM."""
 
     connections_max_reauth_ms: int = number(0, "connections.max.reauth.ms", 0)
-    """How long (ms) a login counts. A client that knows of this says again who it is before (KIP-368); another one's
-    connection is closed at its next request. 0: as long as the connection."""
+    """Time (ms) for which a login counts. A client that knows of this says again who it is before (KIP-368); another
+    one's connection is closed at its next request. 0: as long as the connection."""
 
     sasl_server_max_receive_size: int = number(524_288, "sasl.server.max.receive.size", 1024)
     """Largest request in bytes before the client is known; a larger one closes its connection."""
@@ -203,8 +204,8 @@ class SaslSettings:
     connection_failed_authentication_delay_ms: int = number(
         100, "connection.failed.authentication.delay.ms", 0, 300_000
     )
-    """How long (ms) a failed login waits for its answer. Each further one of the address waits twice as long as the one
-    before, up to half of muster.login.timeout.ms, and the first again after six times that without one."""
+    """Time (ms) that a failed login waits for its answer. Each further one of the address waits twice as long as the
+    one before, up to half of muster.login.timeout.ms, and the first again after six times that without one."""
 
     max_logins_per_address: int = number(500, None, 1)
     """Connections of one address at a time whose client has not said yet who it is; one more is closed at once."""
@@ -224,7 +225,7 @@ class TokenSettings:
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = number(
         3_600_000, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 1000
     )
-    """How old (ms) keys from `https://...` become before they are read again. While that fails the old ones count."""
+    """Age (ms) that keys from `https://...` reach before they are read again. While that fails the old ones count."""
 
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = number(
         10_000, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 100, 600_000
@@ -239,7 +240,7 @@ class TokenSettings:
     """The issuer that a token must name (`iss`). Empty: any."""
 
     sasl_oauthbearer_clock_skew_seconds: int = number(30, "sasl.oauthbearer.clock.skew.seconds", 0, 3600)
-    """How far (seconds) the provider's clock may be off."""
+    """Seconds by which the provider's clock may be off."""
 
     sasl_oauthbearer_sub_claim_name: str = text("sasl.oauthbearer.sub.claim.name", check_name, "sub")
     """The claim of a token that has the name of the user."""
@@ -254,14 +255,14 @@ class AccessSettings:
     that cannot read it does not start; a change that cannot be read is logged, and the ACLs before it stay."""
 
     access_from_operator: bool = flag(False, None)
-    """Whether users and ACLs come from the operator (MusterUsers) in place of files: then there are none until it
+    """Take users and ACLs from the operator (MusterUsers) in place of files: then there are none until it
     has given them. The data directory keeps them for the next start."""
 
     super_users: str = text("super.users", parse_principals)
     """Principals that may do everything whatever the ACLs say: `User:admin;User:operator`."""
 
     allow_everyone_if_no_acl_found: bool = flag(False, "allow.everyone.if.no.acl.found")
-    """Whether everybody may do everything with a group, topic or cluster for which there is no ACL at all."""
+    """Let everybody do everything with a group, topic or cluster for which there is no ACL at all."""
 
 
 @dataclass(frozen=True)
@@ -287,13 +288,13 @@ class UpstreamSettings:
     leader of their partition for longer they wait; a gateway that is cut off makes a move wait for as long."""
 
     upstream_write_back_interval_ms: int = number(5_000, None, 0, 3_600_000)
-    """How often (ms) offsets of groups that have moved to Muster, and have changed, are written to Kafka: what
+    """Interval (ms) at which offsets of groups that have moved to Muster, and have changed, are written to Kafka: what
     a cluster without Muster would not know, were all pods lost. The account needs READ on these groups and on the
     topics of their offsets, and WRITE on transactional ids that begin with `muster-`. 0: nothing is written."""
 
     upstream_fetch_wait_ms: int = number(250, None, 10, 10_000)
-    """How long (ms) a broker holds back an answer for lack of news (Kafka's consumers: fetch.max.wait.ms). The mirror
-    rests as long after a failure, and finds a partition that its pod begins to lead within that time."""
+    """Time (ms) for which a broker holds back an answer for lack of news (Kafka's consumers: fetch.max.wait.ms). The
+    mirror rests as long after a failure, and finds a partition that its pod begins to lead within that time."""
 
     upstream_delete_retention_ms: int = number(86_400_000, None, 1000)
     """`delete.retention.ms` (ms) of its `__consumer_offsets`. A mirror that was away for longer, and finds that records

@@ -1,4 +1,4 @@
-"""What a coordinator is to the runtime that runs it: a state machine, and what its operations return.
+"""A coordinator as the runtime that runs it sees it: a state machine, and what its operations return.
 
 A state machine does no I/O. `shard.Shard` runs its operations, appends their records, sends the answers once the log
 up to and including the records is committed, and runs the timers. An answer without records waits for the log end at
@@ -122,7 +122,7 @@ class StateMachine(Protocol):
 
     @property
     def event_counts(self) -> Mapping[str, int]:
-        """What has happened since this object was created, by metric name."""
+        """The events since this object was created, by metric name."""
         ...
 
     @property

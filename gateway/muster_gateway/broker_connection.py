@@ -20,7 +20,7 @@ class Client(Protocol):
     """The side of the client's connection that the connection to a broker uses."""
 
     def is_next(self, slot: Slot) -> bool:
-        """Whether this answer is the next one that the client gets."""
+        """True if this answer is the next one that the client gets."""
 
     def pass_on(self, chunk: bytes | memoryview, last: bool) -> None:
         """Bytes of the answer that the client waits for."""

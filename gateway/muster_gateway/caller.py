@@ -49,7 +49,7 @@ class Caller(asyncio.Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether another connection has to be made, as when this one is lost or its session is about to end
+        """True if another connection has to be made, as when this one is lost or its session is about to end
         (KIP-368)."""
         if self._transport is None:
             return True

@@ -78,7 +78,7 @@ class Connections(Protocol):
     topic_names: TopicNames
 
     def opened(self, client: ClientConnection) -> bool:
-        """Whether there is room for one more."""
+        """True if there is room for one more."""
 
     def closed(self, client: ClientConnection, reason: str | None) -> None: ...
 
@@ -263,7 +263,7 @@ class ClientConnection(asyncio.Protocol):
             self._ask_broker(Slot(head), frame)
 
     def _is_about_movable(self, groups: tuple[str, ...]) -> bool:
-        """Whether leases decide where the request goes. Groups that Muster serves for good need none."""
+        """True if leases decide where the request goes. Groups that Muster serves for good need none."""
         moves, is_served = self._shared.moves, self._shared.routes.is_served
         return moves is not None and any(not is_served(group) and moves.is_movable(group) for group in groups)
 
@@ -504,7 +504,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def waits_about_groups(self) -> bool:
-        """Whether a request that names groups is not answered yet."""
+        """True if a request that names groups is not answered yet."""
         return any(each.answer is None and each.head.rule.treatment in NAMES_GROUPS for each in self._slots)
 
     def close(self, reason: str) -> None:

@@ -37,7 +37,7 @@ class ReadGate:
         self._reasons = Busy(0)
 
     def is_closed(self, reasons: Busy) -> bool:
-        """Whether a reason to pause holds."""
+        """True if a reason to pause holds."""
         return bool(self._reasons) and bool(self._reasons & reasons)
 
     def attach(self, transport: asyncio.Transport) -> None:

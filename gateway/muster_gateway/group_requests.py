@@ -67,7 +67,7 @@ def configured_groups(head: RequestHead, frame: bytes) -> tuple[str, ...]:
 
 
 def lists_groups(head: RequestHead, frame: bytes) -> bool:
-    """Whether a ListConfigResources asks for groups. Raises ClientError."""
+    """True if a ListConfigResources asks for groups. Raises ClientError."""
     try:
         request = _decoded(frame)
     except WireError as error:
@@ -77,7 +77,7 @@ def lists_groups(head: RequestHead, frame: bytes) -> bool:
 
 
 def is_repeatable(head: RequestHead, frame: bytes) -> bool:
-    """Whether a request may be carried out twice, as by a client that was not answered and asks again.
+    """True if a request may be carried out twice, as by a client that was not answered and asks again.
 
     A member that joins without a member id becomes a member each time, before version 4 (KIP-394) and, with the
     consumer protocol, in version 0 (KIP-1082). The first of them would hold up the group until its session ends.
@@ -93,7 +93,7 @@ def is_repeatable(head: RequestHead, frame: bytes) -> bool:
 
 @guarded
 def was_moved(head: RequestHead, answer: bytes) -> bool:
-    """Whether an answer says that its coordinator does not serve the group now. Never for a request about several
+    """True if an answer says that its coordinator does not serve the group now. Never for a request about several
     groups, because the others have been served."""
     key, version = head.rule.key, head.version
     reader = Reader(answer, answer_body(answer, head.flexible), head.flexible)

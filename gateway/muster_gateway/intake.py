@@ -29,7 +29,7 @@ class Intake:
 
     @property
     def waits(self) -> bool:
-        """Whether there are requests that could not be taken in a turn."""
+        """True if there are requests that could not be taken in a turn."""
         return self._cutter.stopped
 
     def take(self, data: bytes | None) -> None:

@@ -36,7 +36,7 @@ FENCED_INTERVAL_MS = 25
 """While a group is fenced: its move waits for the gateway's word, and its clients for the end of the fence."""
 SHORTEST_INTERVAL_MS = 20
 RESOLVE_S = 2.0
-"""How often the names of pods are looked up."""
+"""Interval at which the names of pods are looked up."""
 
 
 def api_tls(directory: str, cluster: str) -> Tls:

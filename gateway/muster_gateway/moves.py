@@ -71,7 +71,7 @@ class Moves:
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
     def is_movable(self, group_id: str) -> bool:
-        """Whether a request about the group has to have a lease. Until the leader of its partition has answered once,
+        """True if a request about the group has to have a lease. Until the leader of its partition has answered once,
         that is any group: it may have moved before this gateway started, whatever the settings name."""
         return group_id.startswith(self.prefixes) or _may_have_moved(group_id, self._lease(group_id))
 
@@ -81,12 +81,12 @@ class Moves:
         return lease.way(group_id, self._clock()) if lease is not None else Way.WAIT
 
     def is_at_muster(self, group_id: str) -> bool:
-        """Whether the group has moved, as far as the gateway has heard."""
+        """True if the group has moved, as far as the gateway has heard."""
         lease = self._lease(group_id)
         return lease is not None and lease.is_at_muster(group_id)
 
     def is_unknown(self, group_id: str) -> bool:
-        """Whether the movable group may have moved without the gateway's knowing."""
+        """True if the movable group may have moved without the gateway's knowing."""
         lease = self._lease(group_id)
         if not (group_id.startswith(self.prefixes) or _may_have_moved(group_id, lease)):
             return False
@@ -108,7 +108,7 @@ class Moves:
         return all(passes)
 
     def may_pass(self, pledges: Iterable[Pledge]) -> bool:
-        """Whether an answer could still pass, if it came now."""
+        """True if an answer could still pass, if it came now."""
         now = self._clock()
         return all(each.lease.is_current(each.term, now) for each in pledges)
 
@@ -123,7 +123,7 @@ class Moves:
 
     @property
     def partitions(self) -> int:
-        """How many partitions Muster's offsets topic has; 0: no pod has said so yet."""
+        """The number of partitions of Muster's offsets topic; 0: no pod has said so yet."""
         return len(self._leases)
 
     @property
@@ -134,7 +134,7 @@ class Moves:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a group is moving."""
+        """True if a group is moving."""
         return any(lease.fenced for lease in self._leases)
 
     def learn_partitions(self, count: int) -> bool:
@@ -173,7 +173,7 @@ class Moves:
 
 
 def _may_have_moved(group_id: str, lease: RouteLease | None) -> bool:
-    """Whether the group has a route, or its partition's leader has not told the routes yet."""
+    """True if the group has a route, or its partition's leader has not told the routes yet."""
     return lease is None or not lease.has_answer or lease.has_route(group_id)
 
 

@@ -140,7 +140,7 @@ class Nodes:
             logger.info("node_opened", node=role.kind.value, number=role.number, address=f"{address[0]}:{address[1]}")
 
     def _may_have_port(self, role: Role) -> bool:
-        """Whether clients can be told of a broker with this number."""
+        """True if clients can be told of a broker with this number."""
         if role.kind is not Kind.BROKER:
             return True
         first, count = self._settings.broker_first_id, self._settings.broker_ids

@@ -64,11 +64,11 @@ class RouteLease:
 
     @property
     def has_answer(self) -> bool:
-        """Whether a leader has answered once."""
+        """True if a leader has answered once."""
         return self._answer.number > 0
 
     def has_route(self, group_id: str) -> bool:
-        """Whether the group has ever moved, as far as the gateway has heard."""
+        """True if the group has ever moved, as far as the gateway has heard."""
         return group_id in self._routes
 
     @property
@@ -80,7 +80,7 @@ class RouteLease:
         return self._until_ms >= 0
 
     def is_at_muster(self, group_id: str) -> bool:
-        """Whether the group has moved, as far as the gateway has heard. Not for requests about it: they have a way."""
+        """True if the group has moved, as far as the gateway has heard. Not for requests about it: they have a way."""
         route = self._routes.get(group_id)
         return route is not None and route.at_muster
 
@@ -112,7 +112,7 @@ class RouteLease:
         return True
 
     def is_current(self, term: int, now_ms: int) -> bool:
-        """Whether an answer to what was sent in that term would pass now."""
+        """True if an answer to what was sent in that term would pass now."""
         self._look(now_ms)
         return term == self._term
 

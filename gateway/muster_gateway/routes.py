@@ -20,11 +20,11 @@ class Routes:
         self._has_moved = has_moved
 
     def __bool__(self) -> bool:
-        """Whether Muster serves any group, or may."""
+        """True if Muster serves any group, or may."""
         return bool(self._prefixes) or self._has_moved is not None
 
     def is_served(self, group_id: str) -> bool:
-        """Whether Muster serves the group for good."""
+        """True if Muster serves the group for good."""
         return group_id.startswith(self._prefixes)
 
     def is_at_muster(self, group_id: str) -> bool:

@@ -206,7 +206,7 @@ class GatewaySettings:
     """The lowest node id of the brokers."""
 
     broker_ids: int = _number("broker.ids", 0, 0, PORT_MAX)
-    """How many node ids from there on have a port. Clients are not told of a broker beyond, which is logged as
+    """Number of node ids from there on that have a port. Clients are not told of a broker beyond, which is logged as
     `node_without_port`. 0: as many as there are ports."""
 
     pod_port_base: int = _number("pod.port.base", 9500, 0, PORT_MAX)
@@ -224,7 +224,7 @@ class GatewaySettings:
     client, group or topic is named there. 0: none."""
 
     park_ms: int = _number("park.ms", 15_000, 0, 600_000)
-    """How long (ms) a group's request waits in the gateway while its partition at Muster has no leader, or no pod is
+    """Time (ms) that a group's request waits in the gateway while its partition at Muster has no leader, or no pod is
     known yet. Then it is answered as by Kafka: COORDINATOR_NOT_AVAILABLE. Keep it below the time-out of clients."""
 
     max_in_flight: int = _number("max.in.flight.requests", 64, 1, 10_000)
@@ -246,22 +246,22 @@ class GatewaySettings:
 
     @property
     def asks_leases(self) -> bool:
-        """Whether the gateway asks the pods' APIs which side serves a group."""
+        """True if the gateway asks the pods' APIs which side serves a group."""
         return bool(self.movable or self.api or self.api_port)
 
     @property
     def asks_clients(self) -> bool:
-        """Whether the gateway itself checks clients' logins, and has one account at brokers."""
+        """True if the gateway itself checks clients' logins, and has one account at brokers."""
         return bool(self.sasl_enabled_mechanisms) or self.ssl_client_auth == "required"
 
     @property
     def logins_pass(self) -> bool:
-        """Whether clients' logins pass to brokers, which check them."""
+        """True if clients' logins pass to brokers, which check them."""
         return self.to_brokers.sasl and not self.asks_clients
 
     @property
     def clients_share_user(self) -> bool:
-        """Whether clients that log in are all the gateway's user at Muster."""
+        """True if clients that log in are all the gateway's user at Muster."""
         return bool(self.groups) and (self.asks_clients or self.logins_pass) and not self.muster_act_for_clients
 
     @property

@@ -71,7 +71,7 @@ class Shown:
         return self._listed(head, frame, lambda group: not self._routes.is_at_muster(group))
 
     def has_configs(self, frame: bytes) -> bool:
-        """Whether an answer to ListConfigResources lists what there is. Raises UpstreamError."""
+        """True if an answer to ListConfigResources lists what there is. Raises UpstreamError."""
         return read_config_resources(frame).error_code == 0
 
     def configs_of_both(self, kafka: bytes, muster: bytes) -> bytes:
@@ -90,7 +90,7 @@ class Shown:
         return with_config_resources(kafka, f.ListConfigResourcesResponse(0, tuple(both)))
 
     def _is_unknown(self, group: str) -> bool:
-        """Whether it is not known which side has the group now."""
+        """True if it is not known which side has the group now."""
         return self._moves is not None and not self._routes.is_served(group) and self._moves.is_unknown(group)
 
     def _listed(self, head: RequestHead, frame: bytes, left_out: Callable[[str], bool]) -> bytes:

@@ -146,7 +146,7 @@ class Attempts:
         return replace(shown, in_flight=election.in_flight, held_back=now < election.not_before, refused=refused)
 
     def are_under_way(self, now: float) -> bool:
-        """Whether calls are under way that began within SOON_S. A series of calls without a break counts only for that
+        """True if calls are under way that began within SOON_S. A series of calls without a break counts only for that
         time, so that work which waits for the calls is done at last.
         """
         return now < self._busy_since + SOON_S and any(each.in_flight for each in self._elections.values())

@@ -257,7 +257,7 @@ class Writer:
         return True
 
     async def _committed(self, group: str) -> bool:
-        """Whether the group has an offset."""
+        """True if the group has an offset."""
         request = schema("offset_fetch", 7).OffsetFetchRequest(group_id=group, topics=None, require_stable=False)
         answer = await self._ask(group, request, lambda found: found.error_code, _PASSING)
         assert not answer.error_code, answer

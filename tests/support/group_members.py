@@ -60,7 +60,7 @@ class Member:
         self.numbers: list[int] = []
         """The numbers in the order in which they came, before they were committed."""
         self.rebalances = 0
-        """How often it was given partitions, or more of them."""
+        """Number of times that it was given partitions, or more of them."""
         self.said: deque[str] = deque(maxlen=SAID_LINES)
         """The last of what it has printed besides."""
         session = (str(STATIC_SESSION_MS), instance) if instance else (str(SESSION_MS),)

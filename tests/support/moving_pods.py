@@ -32,7 +32,7 @@ class Pods:
             assert "it took too long" in status.reason, status
 
     async def tried(self, group: str, *, back: bool = False) -> bool:
-        """Whether it has moved, and was not given up."""
+        """True if it has moved, and was not given up."""
         await self.start(group, back=back)
         return await self.has_moved(group)
 

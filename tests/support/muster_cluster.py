@@ -81,7 +81,7 @@ class MusterCluster:
         raise LookupError(f"no pod {name}")
 
     def replaced(self, pod: Pod) -> bool:
-        """Whether another pod has its name."""
+        """True if another pod has its name."""
         return any(each.name == pod.name and each.uid != pod.uid for each in self.pods())
 
     def kill_process(self, pod: Pod) -> None:

@@ -76,7 +76,7 @@ class NotingConsumer:
         login: Mapping[str, str] | None = None,
     ) -> None:
         self.assignments = 0
-        """How often it got partitions: once, unless its group was rebalanced."""
+        """Number of times that it got partitions: once, unless its group was rebalanced."""
         self.numbers: list[int] = []
         """The numbers in the order in which they came."""
         self.longest_pause_s = 0.0

@@ -134,7 +134,7 @@ class LibrdkafkaTransformer:
         self._known = None
 
     def _step(self) -> bool:
-        """Whether everything is done."""
+        """True if everything is done."""
         messages = [each for each in self._consumer.consume(BATCH, 0.3) if each.error() is None]
         if messages:
             if self._known is None:

@@ -1,4 +1,4 @@
-"""Whether the logs of a cluster go on where a backup ends, as far as epochs and offsets say."""
+"""Checks that the logs of a cluster go on where a backup ends, as far as epochs and offsets say."""
 
 from __future__ import annotations
 

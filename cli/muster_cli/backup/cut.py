@@ -75,7 +75,7 @@ async def take_cut(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
 
 
 async def read_ends(site: PodsOfCluster, http: aiohttp.ClientSession) -> Ends:
-    """Where all logs end, while markers go on: enough to count records, not for a backup. Raises CliError."""
+    """The ends of all logs, while markers go on: enough to count records, not for a backup. Raises CliError."""
     deadline = time.monotonic() + ENDS_FOR_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a restore adds to the logs, so that nothing that was open at the cut can commit (ADR 45).
+"""The records that a restore adds to the logs, so that nothing that was open at the cut can commit (ADR 45).
 
 The offsets that a transaction committed after the cut are lost, so its producer must not go on with it. In the
 transaction topic every producer is fenced, as if a newer one had called InitProducerId: an open transaction is decided

@@ -1,4 +1,4 @@
-"""How far the newest backup of a store is behind the cluster: what would be lost with the cluster now."""
+"""The distance of the newest backup of a store to the cluster: what would be lost with the cluster now."""
 
 from __future__ import annotations
 

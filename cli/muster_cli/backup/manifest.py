@@ -1,4 +1,4 @@
-"""What a backup consists of: its manifest, and the names of all files in a store.
+"""The parts of a backup: its manifest, and the names of all files in a store.
 
 backups/<id>.json       the manifest of a backup, written when everything that it names is in the store
 segments/<sha256>       the committed bytes of a segment, by their checksum; backups share what has not changed

@@ -38,7 +38,7 @@ _WAYS_OUT = {
     "SignatureDoesNotMatch": _KEYS,
     "AccessDenied": f"{_KEYS}, and what the key may do in the bucket: list, get, put, delete",
 }
-"""What to do, by the code of S3's answer."""
+"""Advice by the code of S3's answer."""
 
 
 class ObjectStore:
@@ -100,7 +100,7 @@ def _told(what: str, done: str) -> Iterator[None]:
 
 
 def _why(answer: re.Match[str]) -> str:
-    """What the object store answered, with the way out where one is known."""
+    """The answer of the object store, with the way out where one is known."""
     code, message = answer[1], unescape(answer[2] or "").strip().rstrip(".")
     way_out = _WAYS_OUT.get(code, "")
     said = f"the object store answers {code}" + (f" ({message})" if message else "")

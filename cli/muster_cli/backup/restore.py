@@ -57,8 +57,9 @@ from muster_operator.api.restore_result import RestoreResult
 SEGMENT_BYTES = 100 << 20
 BATCH_BYTES = 1 << 20
 EPOCH_STEP = 1_000
-"""How far above the epochs of the backup a restored log begins: the lost cluster, should it come back, is known by its
-lower epochs (`continuity`) until it has had so many elections more in every partition. An epoch is an int32."""
+"""Number of epochs above those of the backup at which a restored log begins: the lost cluster, should it come back, is
+known by its lower epochs (`continuity`) until it has had so many elections more in every partition. An epoch is an
+int32."""
 _NO_COORDINATOR_EPOCH = 0
 """Stands in markers that no coordinator has written, so that markers of every coordinator may follow."""
 
@@ -109,7 +110,7 @@ def restore_volume(
 
 
 def result_of(backup: Backup) -> RestoreResult:
-    """What the operator is told of a backup."""
+    """The result of a restore that the operator reads."""
     layout = backup.layout
     return RestoreResult(
         backup.id,

@@ -1,4 +1,4 @@
-"""Where backups are kept: the port `Store`, and the one that is a directory, such as a mounted volume."""
+"""The places for backups: the port `Store`, and the one that is a directory, such as a mounted volume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MissingError(StoreError):
 
 
 class Stored(Protocol):
-    """What a store says of a file. `modified_ms`: since 1970, by the clock of the store."""
+    """A file as a store shows it. `modified_ms`: since 1970, by the clock of the store."""
 
     @property
     def size(self) -> int: ...

@@ -27,7 +27,7 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 _PRODUCERS, _UNPACKED_GROUPS = 1_000_000, 10_000
-"""What one replay holds in memory: producers with their epochs, and groups as objects."""
+"""The memory of one replay: producers with their epochs, and groups as objects."""
 
 
 @dataclass(frozen=True)

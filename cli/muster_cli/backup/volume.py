@@ -36,7 +36,7 @@ def write_note(directory: Path, note: Note) -> None:
 
 
 def is_done(directory: Path, backup: str, pod: int, pods: int | None) -> bool:
-    """Whether the volume was restored so. `pods`: None: for however many. Raises CliError."""
+    """True if the volume was restored so. `pods`: None: for however many. Raises CliError."""
     try:
         note = msgspec.json.decode((directory / NOTE).read_bytes(), type=Note)
         OsDisk().fsync_dir(directory.parent)  # the run before may have ended before it did so

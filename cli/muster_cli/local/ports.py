@@ -14,7 +14,7 @@ _LOWEST_PORT = 10_000
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port now. As for a pod, connections in TIME_WAIT do not matter."""
+    """True if a server could listen on the port now. As for a pod, connections in TIME_WAIT do not matter."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -25,11 +25,11 @@ from muster_operator.store.port import StoreError
 LOOK_S = 0.5
 """Seconds from one look at the status to the next one."""
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?")
-"""What Kubernetes takes as the name of an object."""
+"""The form of an object's name in Kubernetes."""
 
 
 class DeclaredGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """What `--json` prints of a ConsumerGroup. Its names stay compatible. `now`: "" while nobody has said.
+    """A ConsumerGroup as `--json` prints it. Its names stay compatible. `now`: "" while nobody has said.
     `written_back`: whether Kafka gets its offsets (None: nobody says so), else `write_problem` has the reason."""
 
     name: str
@@ -114,7 +114,7 @@ async def move_declared(
 
 
 def _foreseen(cluster: CoordinatorCluster, group: str, wanted: Side) -> GroupOutcome:
-    """What the declaration of the cluster alone says."""
+    """The verdict that the declaration of the cluster alone gives."""
     upstream = cluster.spec.upstream
     if upstream is None or upstream.serves(group):
         if wanted == MUSTER:

@@ -38,7 +38,7 @@ GOOD = (Outcome.MOVED, Outcome.MOVED_BACK, Outcome.ALREADY, Outcome.ALREADY_BACK
 
 
 class GroupOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """What `--json` prints of each group. `reasons`: why it is not there. `fenced_ms`: how long it waited."""
+    """A group as `--json` prints it. `reasons`: why it is not there. `fenced_ms`: how long it waited."""
 
     group: str
     outcome: Outcome
@@ -100,7 +100,7 @@ def run_moves(data: DataDir, *, as_json: bool) -> None:
 
 
 def _unwritten(route: RoutedGroup) -> str:
-    """What is committed at Muster, and would be lost with all pods."""
+    """The offsets that are committed at Muster, and would be lost with all pods."""
     if not route.at_muster:
         return ""
     if route.unwritten_ms < 0:

@@ -1,1 +1,2 @@
-"""What a person on call asks of clusters, on Kubernetes and on this machine: `seen` is read, the rest judges it."""
+"""The questions of a person on call about clusters, on Kubernetes and on this machine: `seen` is read, the rest judges
+it."""

@@ -18,7 +18,7 @@ class EmbeddedReader:
         self.data = data
 
     def running(self) -> RunRecord:
-        """What runs there. Raises Unreachable if nothing does."""
+        """The instance that runs there. Raises Unreachable if nothing does."""
         record = self.data.read_run()
         if record is None or not (record.supervisor.alive() or any(pod.alive for pod in record.pods)):
             raise Unreachable(

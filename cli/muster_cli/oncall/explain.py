@@ -73,7 +73,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Found:
-    """What was asked about. `how`: why it is this partition, "" if it was named."""
+    """The subject of the question. `how`: why it is this partition, "" if it was named."""
 
     seen: Seen
     topic: OffsetsTopic
@@ -82,9 +82,8 @@ class Found:
 
 
 def find(clusters: Sequence[Seen], asked: str, kind: Kind = "auto") -> tuple[Found, ...]:
-    """What `asked` names, in each cluster that has it. A name or number of a partition comes before a group of that
-    name. Raises Unreachable if there is nothing.
-    """
+    """The subjects that `asked` names, in each cluster that has it. A name or number of a partition comes before a
+    group of that name. Raises Unreachable if there is nothing."""
     found = [one for seen in clusters for one in _in_cluster(seen, asked, kind)]
     if not found:
         raise Unreachable(f"no cluster there has a partition for {asked}")
@@ -221,7 +220,7 @@ def _next(found: Found, now: float) -> Iterator[str]:
 
 
 def _changes(found: Found) -> list[str]:
-    """What the operator does to a partition that is led."""
+    """The operator's next steps with a partition that is led."""
     cluster, status, times = found.seen.cluster, found.partition.status, found.seen.cluster.spec.failover
     told = []
     if status.previous_replicas:

@@ -1,4 +1,4 @@
-"""What `muster doctor` looks at beside the cluster itself, read from the API server."""
+"""The facts that `muster doctor` looks at beside the cluster itself, read from the API server."""
 
 from __future__ import annotations
 

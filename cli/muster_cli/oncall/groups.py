@@ -1,4 +1,4 @@
-"""What `muster groups` says of groups: members, committed offsets, lag. Pure."""
+"""The output of `muster groups`: members, committed offsets, lag. Pure."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """What a group has committed for a partition, or is about to. `offset`: None if nothing is committed. `end`, `lag`:
-    None if nobody was asked where the partition ends, or nothing is committed. `client_id`: of the member that has it.
-    """
+    """The offset that a group has committed for a partition, or is about to. `offset`: None if nothing is committed.
+    `end`, `lag`: None if nobody was asked where the partition ends, or nothing is committed. `client_id`: of the member
+    that has it."""
 
     topic: str
     partition: int

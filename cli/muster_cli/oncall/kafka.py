@@ -75,13 +75,13 @@ class KafkaGroups:
         return build_group(line, found.partition_assignor or "", coordinator, members, committed, known)
 
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Where partitions end; those that do not exist are left out."""
+        """The ends of partitions; those that do not exist are left out."""
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         return self._offsets(places, OffsetSpec.latest(), "the end")  # type: ignore[no-untyped-call]
 
     def edges(self, places: Iterable[Place]) -> dict[Place, Edges]:
-        """Where partitions begin and end; those that do not exist are left out."""
+        """The beginnings and ends of partitions; those that do not exist are left out."""
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         wanted = list(places)
@@ -173,8 +173,8 @@ class KafkaGroups:
 
 
 def _beside(committed: Committed) -> dict[str, Any]:
-    """What is committed beside an offset. librdkafka takes a text up to a NUL, and has written an empty one as a single
-    NUL: that is left out."""
+    """The text that is committed beside an offset. librdkafka takes a text up to a NUL, and has written an empty one as
+    a single NUL: that is left out."""
     text = committed.metadata.partition("\0")[0]
     found: dict[str, Any] = {"metadata": text} if text else {}
     return found | ({"leader_epoch": committed.leader_epoch} if committed.leader_epoch >= 0 else {})

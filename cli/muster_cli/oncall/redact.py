@@ -38,8 +38,8 @@ _TEXTS = (
     ),
     (re.compile(r"(token" + _ASSIGNED + r")(?!\d+\b)" + _VALUE, re.I), rf"\1{GONE}"),
 )
-"""What is taken out of any text: PEM blocks, JSON Web Tokens, headers, passwords in addresses, assignments. A token
-that is a number orders operators, and stays."""
+"""The secrets that are taken out of any text: PEM blocks, JSON Web Tokens, headers, passwords in addresses,
+assignments. A token that is a number orders operators, and stays."""
 _LEFT_OUT = ("managedFields",)
 _ANNOTATIONS_LEFT_OUT = ("kubectl.kubernetes.io/last-applied-configuration",)
 

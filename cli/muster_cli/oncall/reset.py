@@ -1,4 +1,4 @@
-"""Where `muster groups reset` puts groups: the words and the CSV of Kafka's own tool, kafka-consumer-groups. Pure."""
+"""The aims of `muster groups reset`: the words and the CSV of Kafka's own tool, kafka-consumer-groups. Pure."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _change(aim: Aim, place: Place, now: int | None, edges: Edges, found: int | 
 
 
 def is_without_data(edges: Mapping[Place, Edges]) -> bool:
-    """Whether all partitions seem empty, now and ever: pods of Muster answer that for topics whose records are
+    """True if all partitions seem empty, now and ever: pods of Muster answer that for topics whose records are
     elsewhere."""
     return bool(edges) and all(each.end == 0 for each in edges.values())
 
@@ -145,7 +145,7 @@ def outcomes(groups: Iterable[GroupReset]) -> RenderableType:
 
 
 def told(group: GroupReset) -> str:
-    """What becomes of a group."""
+    """The outcome for a group."""
     count = len(group.changes)
     return {
         "members": f"{group.group} is {group.state}: stop its members, then run this again",

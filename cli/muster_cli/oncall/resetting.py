@@ -39,7 +39,7 @@ DONE, LEFT = 0, 1
 
 @dataclass(frozen=True)
 class Words:
-    """What was typed. `None`, "", False and () are what was not."""
+    """The options as they were typed. `None`, "", False and () are what was not."""
 
     to_earliest: bool = False
     to_latest: bool = False

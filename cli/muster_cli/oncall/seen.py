@@ -1,4 +1,4 @@
-"""What was read of clusters, and the port that reads it."""
+"""The facts that were read of clusters, and the port that reads them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Seen:
 
 
 class Reader(Protocol):
-    """Where clusters are read."""
+    """The source from which clusters are read."""
 
     async def look(self) -> tuple[Seen, ...]:
         """The clusters that were asked about, by namespace and name. Raises Unreachable."""

@@ -1,4 +1,4 @@
-"""What `muster groups undo` shows and writes: what groups had committed then beside what they have now. Pure."""
+"""The output and the writes of `muster groups undo`: what groups had committed then beside what they have now. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ EMPTY_STATES = ("EMPTY", "DEAD")
 
 
 def compared(group: str, state: str, then: Mapping[Place, Committed], now: Mapping[Place, int]) -> GroupUndo:
-    """What is to be done with a group."""
+    """The changes that give a group back what it had committed then."""
     places = sorted({*then, *now})
     both = [Change(*place, then[place].offset if place in then else None, now.get(place)) for place in places]
     changes = tuple(each for each in both if each.then != each.now)
@@ -95,7 +95,7 @@ def undo_screen(undo: Undo) -> RenderableType:
 
 
 def told_removed(count: int) -> str:
-    """What records that compaction has taken out mean."""
+    """The meaning of records that compaction has taken out."""
     return (
         f"{count} records of that time are gone: compaction had removed them before the backup was made, so some"
         " offsets may be older than they were then"

@@ -1,4 +1,4 @@
-"""What of a cluster needs a person, what is under way, and what is worth knowing. Pure.
+"""The verdict on a cluster: what needs a person, what is under way, and what is worth knowing. Pure.
 
 A state that ends by itself needs a person when it lasts longer than `PATIENCE_S` says, as the alerts of
 config/monitoring have it. What somebody has asked for is under way for as long as it takes.
@@ -46,7 +46,7 @@ class Note(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What there is to say of a cluster, the most important first in each list."""
+    """The findings about a cluster, the most important first in each list."""
 
     needs_person: tuple[Note, ...]
     under_way: tuple[Note, ...]
@@ -163,7 +163,7 @@ def _judge_led(partitions: Iterable[OffsetsPartition], lists: _Lists) -> None:
 
 
 def message_of(partition: OffsetsPartition) -> str:
-    """What its Ready condition says."""
+    """The state that its Ready condition shows."""
     ready = find_condition(partition.status.conditions, ConditionType.READY)
     return ready.message if ready is not None else ""
 

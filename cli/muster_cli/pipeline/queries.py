@@ -180,7 +180,7 @@ def _rows(source: Sequence[str], table: str, groups: Sequence[str] = ()) -> list
 
 
 def _are_tables(source: Sequence[str]) -> bool:
-    """Whether `source` is a directory of tables. Raises CliUsageError if it mixes tables and logs."""
+    """True if `source` is a directory of tables. Raises CliUsageError if it mixes tables and logs."""
     from muster_pipeline.tables.store import StoreError, are_tables
 
     try:

@@ -75,9 +75,8 @@ class Source(Protocol):
         """The metrics of the pods of a cluster, or why there are none."""
 
     async def mirror(self) -> MirrorReport | None:
-        """How far each partition was mirrored. None: the pods' own API, which tells it, is not reached from here, or
-        no pod mirrors anything.
-        """
+        """The position up to which each partition was mirrored. None: the pods' own API, which tells it, is not reached
+        from here, or no pod mirrors anything."""
 
     async def gateway(self, seen: Seen) -> GatewaySeen | None:
         """None: the cluster has none."""

@@ -23,11 +23,11 @@ class GroupConfig:
     """Longest session timeout that a JoinGroup may ask for; above it: INVALID_SESSION_TIMEOUT."""
 
     initial_rebalance_delay_ms: int = _setting(3000, "group.initial.rebalance.delay.ms")
-    """How long an empty group waits for further members before its first rebalance; extended while members arrive, up
+    """Time that an empty group waits for further members before its first rebalance; extended while members arrive, up
     to the rebalance timeout. 0: the join phase ends as soon as the timer runs."""
 
     new_member_join_timeout_ms: int = _setting(300_000, None)
-    """How long a member that waits for its first JoinGroup answer is kept (KAFKA-7610); a constant in Kafka."""
+    """Time for which a member that waits for its first JoinGroup answer is kept (KAFKA-7610); a constant in Kafka."""
 
     max_size: int = _setting(2_147_483_647, "group.max.size")
     """Members that one group may have; a further one gets GROUP_MAX_SIZE_REACHED."""
@@ -37,7 +37,7 @@ class GroupConfig:
     OFFSET_METADATA_TOO_LARGE."""
 
     offsets_retention_minutes: int = _setting(10_080, "offsets.retention.minutes")
-    """How long committed offsets are kept after the group became empty or, for a group without members of its own
+    """Time for which committed offsets are kept after the group became empty or, for a group without members of its own
     and for topics without a subscriber, after the commit (KIP-211)."""
 
     offsets_retention_check_interval_ms: int = _setting(600_000, "offsets.retention.check.interval.ms")

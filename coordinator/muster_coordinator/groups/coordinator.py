@@ -126,16 +126,16 @@ class GroupCoordinator:
         }
 
     def has_group(self, group_id: str) -> bool:
-        """Whether it has members or records here."""
+        """True if the group has members or records here."""
         return group_id in self._state.groups or group_id in self._state.consumers.groups
 
     def has_consumers(self, group_id: str) -> bool:
-        """Whether it is a group of the consumer protocol that has members, whatever their protocol."""
+        """True if it is a group of the consumer protocol that has members, whatever their protocol."""
         group = self._state.consumers.groups.get(group_id)
         return group is not None and bool(group.members)
 
     def has_pending(self, group_id: str) -> bool:
-        """Whether the group has offsets of open transactions."""
+        """True if the group has offsets of open transactions."""
         return group_id in self._state.offsets.open_transactions
 
     def refuse(self, request: object) -> object | None:

@@ -1,4 +1,5 @@
-"""What changes hands with a group that another coordinator has served until now, or serves from now on (ADR 48)."""
+"""The state that changes hands with a group that another coordinator has served until now, or serves from now on (ADR
+48)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Handover:
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def is_of_consumers(self, group_id: str) -> bool:
-        """Whether it is a group of the consumer protocol, with members or not."""
+        """True if it is a group of the consumer protocol, with members or not."""
         return group_id in self._state.consumers.groups
 
     def session_timeouts_ms(self, group_id: str) -> tuple[int, ...] | None:
@@ -51,7 +52,7 @@ class Handover:
         return self._state.config.max_size, "group.max.size"
 
     def rebalances(self, group_id: str) -> bool:
-        """Whether a classic group has requests that wait for others, or may have soon."""
+        """True if a classic group has requests that wait for others, or may have soon."""
         group = self._state.look_at(group_id)
         return group is not None and group.state not in (GroupState.STABLE, GroupState.EMPTY)
 
@@ -103,7 +104,7 @@ class Handover:
             yield group.record(METADATA_TYPE, ConsumerGroupMetadataValue(group.epoch, new_hash))
 
     def _assigns_every_partition(self, group: ConsumerGroup) -> bool:
-        """Whether the target assignment is about the topics as they are known here. Kafka has another hash of them,
+        """True if the target assignment is about the topics as they are known here. Kafka has another hash of them,
         which tells nothing: a group with that would be assigned anew by its first heartbeat here. So it is, if
         partitions have come that are nobody's."""
         topics, members = self._state.consumers.topics, group.members

@@ -291,7 +291,7 @@ class OffsetStore:
         return self.of_group(group_id).get(topic, {}).get(partition)
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction has an offset for this partition."""
+        """True if an open transaction has an offset for this partition."""
         return any(
             partition in self.pending[producer_id][group_id].get(topic, ())
             for producer_id in self.open_transactions.get(group_id, ())

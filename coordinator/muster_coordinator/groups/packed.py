@@ -1,4 +1,4 @@
-"""What is kept of groups that nobody asks for: bytes, of which objects are made when somebody does.
+"""Groups that nobody asks for, as they are kept: bytes, of which objects are made when somebody does.
 
 Python's objects for a group of one committed offset take ten times as much. Not compiled: msgspec needs types as Python
 sees them (ADR 13).
@@ -29,7 +29,7 @@ class PackedGroup(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class PackedGroupHead(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a list of groups shows: the rest is not looked at."""
+    """The part of a group that a list shows: the rest is not looked at."""
 
     has_members: bool
     protocol_type: str

@@ -7,7 +7,7 @@ from typing import Protocol
 
 class TopicCatalog(Protocol):
     def has(self, topic: str, partition: int) -> bool:
-        """Whether offsets of this partition may be committed. False is UNKNOWN_TOPIC_OR_PARTITION. The partitions of a
+        """True if offsets of this partition may be committed. False is UNKNOWN_TOPIC_OR_PARTITION. The partitions of a
         topic have numbers without gaps: if two exist, so do those in between."""
         ...
 

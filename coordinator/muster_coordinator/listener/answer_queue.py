@@ -15,10 +15,10 @@ from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.wire.framing import encode_response_head
 
 COUNTED_BYTES = 4 << 10
-"""What one connection may hold without being counted: the hot path does not reach it."""
+"""Bytes that one connection may hold without being counted: the hot path does not reach it."""
 
 UNMADE_BYTES = 8 << 10
-"""What a slice of a large answer takes before it is made: references to what the state has."""
+"""Bytes that a slice of a large answer takes before it is made: references to what the state has."""
 
 
 class Flow(Protocol):
@@ -148,7 +148,7 @@ class AnswerQueue:
         return 0 if self.large is None else self.large.count * UNMADE_BYTES
 
     def has_slice(self, write_paused: bool) -> bool:
-        """Whether a slice of the large answer can be made now. Slices are measured at any time, but written in their
+        """True if a slice of the large answer can be made now. Slices are measured at any time, but written in their
         turn, as fast as the client reads."""
         large = self.large
         return large is not None and (large.left is None or (self.pending[0] is large.exchange and not write_paused))

@@ -1,4 +1,4 @@
-"""What was refused, as lines of the log: who, from where, what, why. Bounded, so that who asks on and on fills no disk,
+"""Refusals as lines of the log: who, from where, what, why. Bounded, so that who asks on and on fills no disk,
 and one address does not crowd out the others."""
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ class KafkaConnection(asyncio.Protocol):
             rotation.wait(self, True)
 
     def _is_ready(self) -> bool:
-        """Whether the next request of the connection can be carried out."""
+        """True if the next request of the connection can be carried out."""
         answers, load = self.answers, self._load
         return (
             self._transport is not None

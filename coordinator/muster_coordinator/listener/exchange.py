@@ -34,7 +34,7 @@ class AnsweringConnection(Protocol):
     peer: str
     """The client's address and port; "" if it has none."""
     client_id: str | None
-    """What its first request says; None before it."""
+    """The client's name in its first request; None before it."""
 
     def serve(self, handlers: Mapping[type, Callable[[Any, ClientAnswer], None]]) -> None:
         """Let these carry out the requests from the next one on."""
@@ -49,7 +49,7 @@ class AnsweringConnection(Protocol):
 
 
 class ClientAnswer(Answer, Protocol):
-    """Where the answer to a client's request goes: an Exchange, or what a guard puts in its place."""
+    """The receiver of the answer to a client's request: an Exchange, or what a guard puts in its place."""
 
     @property
     def version(self) -> int:

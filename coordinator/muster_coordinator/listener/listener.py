@@ -29,7 +29,7 @@ HOUSEKEEPING_MS = 1000
 """The interval (ms) of looks for idle connections: idle times are exact to this."""
 
 CLOSING_MS = 5000
-"""How long a connection that is being closed may take to read its last answers."""
+"""Time that a connection that is being closed has to read its last answers."""
 
 
 BUFFER_BYTES = 102_400
@@ -58,11 +58,11 @@ class Known(Protocol):
         ...
 
     def knows(self, identity: Identity) -> bool:
-        """Whether the user still exists."""
+        """True if the user still exists."""
         ...
 
     def quotas_of(self, principal: str) -> Quotas:
-        """What it may take now."""
+        """The quota that counts for the user now."""
         ...
 
 
@@ -109,7 +109,7 @@ class KafkaListeners:
             await asyncio.sleep(0.01)
 
     def _client(self, handlers: Mapping[type, Handler], security: ListenerSecurity) -> asyncio.Protocol:
-        """What a new connection begins with."""
+        """The first protocol of a new connection."""
         sasl, state = security.sasl, self.state
         if sasl is None:
             return KafkaConnection(state, handlers, security.identity_of)

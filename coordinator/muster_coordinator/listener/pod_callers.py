@@ -20,7 +20,7 @@ class PodCallers:
         self._handlers = handlers
 
     def connection(self) -> asyncio.Protocol:
-        """What serves a connection that another pod has made."""
+        """The service of a connection that another pod has made."""
         return KafkaConnection(self._state, self._handlers)
 
     def stop(self) -> None:

@@ -20,8 +20,8 @@ TURN_UNITS = 32
 """About 1 ms of requests: who waits for a few turns does not notice. Less would cost batches of commits."""
 
 LIGHT_RESERVE = 16
-"""What a pod's turn keeps for connections that have spent little in their last one: a heartbeat is carried out in the
-turn in which it comes, whatever many others ask for."""
+"""Requests in a pod's turn that are kept for connections that have spent little in their last one: a heartbeat is
+carried out in the turn in which it comes, whatever many others ask for."""
 
 QUANTUM = 16
 """Kafka takes one request of a connection at a time; clients that pipeline commits have a few in flight."""

@@ -75,7 +75,7 @@ class Sasl:
 
 
 def told(error: SaslError, mechanism: str, *, again: bool) -> str:
-    """What the client is told, as by Kafka (SaslServerAuthenticator). `again`: it had said before who it is."""
+    """The message to the client, as by Kafka (SaslServerAuthenticator). `again`: it had said before who it is."""
     if error.told is not None:
         return error.told
     during = "re-authentication" if again else "authentication"

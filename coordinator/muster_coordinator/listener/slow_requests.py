@@ -20,7 +20,7 @@ from muster_coordinator.tracing.ports import Attribute, Spans
 logger = structlog.get_logger(__name__)
 
 Places = Callable[[Any], Mapping[str, "Attribute"]]
-"""Where the records of a request are, as this pod and its followers have them when it is answered."""
+"""The place of the records of a request, as this pod and its followers have them when it is answered."""
 
 WAIT_FOR_OTHERS = (JoinGroupRequest, SyncGroupRequest, FetchRequest)
 """Requests that wait for other members of the group, or for records, for as long as they ask for."""

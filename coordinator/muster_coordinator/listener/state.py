@@ -1,4 +1,5 @@
-"""What the listener and its connections share: settings, handlers, counters, and which connections are open."""
+"""The state that the listener and its connections share: settings, handlers, counters, and which connections are
+open."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class EndingSession(Protocol):
 
 
 class Connection(Protocol):
-    """What the listener asks of a connection."""
+    """A connection as the listener sees it."""
 
     @property
     def identity(self) -> Identity | None:

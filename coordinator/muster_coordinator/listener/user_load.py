@@ -1,4 +1,5 @@
-"""What the connections of one user take of a pod together: their number, their requests in flight, and their rate.
+"""The load that the connections of one user put on a pod together: their number, their requests in flight, and their
+rate.
 
 Beyond a bound nothing is refused: the user's connections are read later. A request above the rate is carried out and
 answered with the time (ms) for which its connection is not read, as Kafka does it (KIP-219, KIP-599).

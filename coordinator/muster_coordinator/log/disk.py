@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 _ZEROS = bytes(1 << 20)
 DESCRIPTOR_WAIT_S = 30.0
-"""How long a thread waits for a descriptor before the disk counts as failed and another replica may lead: closed
+"""Time that a thread waits for a descriptor before the disk counts as failed and another replica may lead: closed
 connections give theirs back within milliseconds."""
 GENTLE = Rest(1 / 3, longest_s=1.0)
 """The pace of `fill_with_zeros`, which leaves time for the writes of other processes to the same disk."""

@@ -1,4 +1,4 @@
-"""Whether a data directory may lack writes that only the page cache had (flush os).
+"""Tells if a data directory may lack writes that only the page cache had (flush os).
 
 File `muster.flush`: "running <boot id>" from the first write of a run under flush os on, "clean <boot id>" when a run
 has synced everything at its end. A start that finds "running" of another boot (or host) must take it that the power was

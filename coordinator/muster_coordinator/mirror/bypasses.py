@@ -107,7 +107,7 @@ class Bypasses:
         return True
 
     def news(self) -> tuple[Bypass, ...]:
-        """What is to be told: groups whose use there has begun, or that are used here as well by now."""
+        """The news: groups whose use there has begun, or that are used here as well by now."""
         news, self._news = tuple(self._news.values()), {}
         return news
 

@@ -163,8 +163,8 @@ class MirrorCoordinator:
         return Result((position_record(request.position),), response=TakeInResponse(records=count), imported=imported)
 
     def _import(self, from_offset: int, batch: RecordBatch) -> Imported | None:
-        """What is taken over of `batch`; None: nothing. Raises CorruptBatchError, RecordDecodeError: a log with such a
-        record could not be loaded any more."""
+        """The part of `batch` that is taken over; None: nothing. Raises CorruptBatchError, RecordDecodeError: a log
+        with such a record could not be loaded any more."""
         records = batch.records()
         if batch.is_control:
             return _marker(batch, records)

@@ -1,4 +1,4 @@
-"""What follows from a broker's answer to a mirror: records to take over, or the reason why there are none. Pure.
+"""The consequence of a broker's answer to a mirror: records to take over, or the reason why there are none. Pure.
 
 A compacted topic tells a reader everything that counts if it gets from any offset to the end before tombstones and
 markers after that offset may go, `delete.retention.ms` after they were written. So a gap in the offsets means
@@ -73,7 +73,7 @@ def is_another_topic(position: MirrorPosition, topic_id: bytes) -> bool:
 
 
 def is_doubtful(position: MirrorPosition, has_strays: bool, leader_epoch: int) -> bool:
-    """Whether records that no position counts may have been cut from the topic since: its leader is another one than
+    """True if records that no position counts may have been cut from the topic since: its leader is another one than
     the last that was read from, as after every cut. `has_strays`: there are such records, of a leader of the mirror
     that ended before it could append its position."""
     return has_strays and position.leader_epoch != leader_epoch
@@ -87,7 +87,7 @@ def judge(
     at_end_ms: int,
     retention_ms: int,
 ) -> Verdict:
-    """What `fetched` means to a mirror that asked the leader of that epoch for the records at `position`.
+    """The meaning of `fetched` to a mirror that asked the leader of that epoch for the records at `position`.
 
     `at_end_ms`: wall clock, when this reader was seen at the end of the topic, if that was later than
     `position.since_ms`. `retention_ms`: `delete.retention.ms` of the topic.
@@ -135,7 +135,7 @@ def judge(
 
 
 def _lacks_records(offset: int, batches: tuple[RecordBatch, ...]) -> bool:
-    """Whether some of the offsets from `offset` to the end of the batches have no record."""
+    """True if some of the offsets from `offset` to the end of the batches have no record."""
     for batch in batches:
         if batch.base_offset > offset or batch.records_count <= batch.last_offset_delta:
             return True

@@ -1,4 +1,4 @@
-"""What the follower of an upstream partition asks of the shard that mirrors it."""
+"""The requests of the follower of an upstream partition to the shard that mirrors it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Routes:
         return self._own(group_id) or (route is not None and route.at_muster)
 
     def is_own(self, group_id: str) -> bool:
-        """Whether it is Muster's without a route."""
+        """True if it is Muster's without a route."""
         return self._own(group_id)
 
     @property

@@ -13,8 +13,8 @@ ToWrite: TypeAlias = list[tuple[str, list[tuple[int, int, int, str | None]]]]
 
 
 def to_write(here: OffsetFetchResponse, there: OffsetFetchResponse) -> ToWrite:
-    """What has to be committed at Kafka, so that it has every offset that is here. Offsets that are only there stay:
-    nobody can tell whether they were removed here or committed there."""
+    """The offsets that have to be committed at Kafka, so that it has every offset that is here. Offsets that are only
+    there stay: nobody can tell whether they were removed here or committed there."""
     found: ToWrite = []
     known = {topic: {each[0]: each for each in partitions} for topic, partitions in there.topics}
     for topic, partitions in here.topics:
@@ -26,7 +26,7 @@ def to_write(here: OffsetFetchResponse, there: OffsetFetchResponse) -> ToWrite:
 
 
 def has_members(described: DescribedGroup | DescribedConsumerGroup) -> bool:
-    """Whether Kafka's group has members, or may have some soon."""
+    """True if Kafka's group has members, or may have some soon."""
     return bool(described.members) or described.group_state not in ("Empty", "Dead")
 
 

@@ -16,7 +16,7 @@ SHOWN_MAX = 100_000
 
 
 class PeerAddresses:
-    """What `pod` knows. Until the first image `cluster_id` is "" and everything is empty."""
+    """The addresses that `pod` knows. Until the first image `cluster_id` is "" and everything is empty."""
 
     def __init__(self, pod: str) -> None:
         self.cluster_id = ""

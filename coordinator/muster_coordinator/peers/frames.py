@@ -96,7 +96,7 @@ def decode_hello(frame: bytes, kind: int = HELLO) -> Hello:
 
 
 def why_not(hello: Hello, cluster_id: str, pod: str) -> HelloError | None:
-    """What is wrong with `hello` for `pod` of `cluster_id` ("" while that is not known)."""
+    """The fault of `hello` for `pod` of `cluster_id` ("" while that is not known)."""
     if hello.version != VERSION:
         return HelloError("wrong_version", f"it speaks version {hello.version}, this pod {VERSION}")
     if hello.cluster_id and cluster_id and hello.cluster_id != cluster_id:

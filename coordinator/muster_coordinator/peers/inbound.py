@@ -49,7 +49,7 @@ class InboundOwner(Protocol):
         ...
 
     def asked(self, hello: Hello) -> asyncio.Protocol:
-        """What takes over the connection of a pod that asks. Raises HelloError: the connection ends."""
+        """The service that takes over the connection of a pod that asks. Raises HelloError: the connection ends."""
         ...
 
     def announced(self, connection: Inbound, log_ids: dict[int, str]) -> None:

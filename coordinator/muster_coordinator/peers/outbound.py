@@ -142,7 +142,7 @@ class Outbound:
 
     @property
     def waiting_bytes(self) -> int:
-        """What was sent and did not reach the socket yet."""
+        """Bytes that were sent and did not reach the socket yet."""
         return self._out_bytes + (self._link.unsent_bytes if self._link is not None else 0)
 
     def send(self, frame: bytes) -> str:

@@ -125,11 +125,11 @@ class ClusterView:
         self._by_pod = {b.pod: b for b in image.brokers}
 
     def lacks_any_of(self, topics: dict[str, int]) -> bool:
-        """Whether one of these (name -> partitions) is gone or has fewer partitions now."""
+        """True if one of these (name -> partitions) is gone or has fewer partitions now."""
         return not self._any_topic and any(self.topics.get(name, 0) < count for name, count in topics.items())
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether groups may commit offsets of this partition."""
+        """True if groups may commit offsets of this partition."""
         count = self.topics.get(topic)
         if count is not None:
             return 0 <= partition < count
@@ -173,7 +173,7 @@ class ClusterView:
         return here[partition_for(transactional_id, len(here))] if here else None
 
     def takes_markers(self, topic: str) -> bool:
-        """Whether partitions of the topic can be part of transactions: those with the offsets of groups."""
+        """True if partitions of the topic can be part of transactions: those with the offsets of groups."""
         return topic == OFFSETS.name
 
     @property
@@ -198,7 +198,7 @@ class ClusterView:
         return (*self.offsets_partitions, *self.transaction_partitions)
 
     def is_current(self, number: int) -> bool:
-        """Whether the partition is of the present layout: no re-shard has replaced it, and none is still filling it."""
+        """True if the partition is of the present layout: no re-shard has replaced it, and none is still filling it."""
         return any(number in numbers for numbers in self._current)
 
     def own_index(self, number: int) -> int:

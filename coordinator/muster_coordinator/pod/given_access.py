@@ -39,7 +39,7 @@ class Held(Generic[_T]):
         self._is_new = True
 
     def look(self) -> bool:
-        """Whether `value` has changed since the last look."""
+        """True if `value` has changed since the last look."""
         was_new, self._is_new = self._is_new, False
         return was_new
 

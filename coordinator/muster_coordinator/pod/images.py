@@ -89,7 +89,7 @@ class Images:
         await self._last_image.close()
 
     def names(self, partition: int, log_id: str) -> bool:
-        """Whether the last image has this replica."""
+        """True if the last image has this replica."""
         return log_id in self._places.get(partition, ())
 
     def replicated(self) -> list[int]:

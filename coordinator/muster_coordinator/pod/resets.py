@@ -115,7 +115,7 @@ class Resets:
         return shard
 
     async def _is_empty(self, shard: Shard, group: str) -> bool:
-        """Whether the group has no member of either protocol, or does not exist."""
+        """True if the group has no member of either protocol, or does not exist."""
         classic = await _ask(shard, m.DescribeGroupRequest(group, _DESCRIBED))
         of_consumers = await _ask(shard, c.DescribeConsumerGroupRequest(group))
         _check(classic.error_code)

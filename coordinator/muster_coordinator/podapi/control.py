@@ -71,10 +71,10 @@ class PodControl(Protocol):
         the rest. `token` is None for a caller that is no operator: a person, or the end of the process."""
 
     def live(self) -> tuple[bool, str]:
-        """Whether the process should go on, and one line that says why."""
+        """True if the process should go on, and one line that says why."""
 
     def ready(self) -> tuple[bool, str]:
-        """Whether clients should be sent here, and one line that says why."""
+        """True if clients should be sent here, and one line that says why."""
 
     def started(self) -> tuple[bool, str]:
-        """Whether the start is over, with the recovery of the logs, and one line that says why."""
+        """True if the start is over, with the recovery of the logs, and one line that says why."""

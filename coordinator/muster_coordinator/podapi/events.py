@@ -24,7 +24,7 @@ class EventHub:
 
     @property
     def has_streams(self) -> bool:
-        """Whether any stream is open."""
+        """True if any stream is open."""
         return bool(self._streams)
 
     def publish(self, partition: ReplicaStatus) -> None:

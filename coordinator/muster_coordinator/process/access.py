@@ -51,7 +51,7 @@ class Current(Protocol[_Value]):
     def value(self) -> _Value: ...
 
     def look(self) -> bool:
-        """Whether the value has changed since the last look."""
+        """True if the value has changed since the last look."""
         ...
 
 
@@ -122,7 +122,7 @@ class ClientAccess:
         )
 
     def knows(self, identity: Identity) -> bool:
-        """Whether the user still exists. Who came by a token or a certificate is known to somebody else: it is out
+        """True if the user still exists. Who came by a token or a certificate is known to somebody else: it is out
         if it was an operator's user, and was taken away. Of a client of a gateway the gateway's user is asked for."""
         name = identity.by or identity.principal.removeprefix("User:")
         if self._users is None or identity.mechanism in ("", OAUTHBEARER):

@@ -25,7 +25,7 @@ elections end in a fraction of it, and clients wait for an answer for about 30 s
 
 
 def may_wait(request: Any) -> bool:
-    """Whether `request` may wait for a leader, or for the first image, while no election has begun."""
+    """True if `request` may wait for a leader, or for the first image, while no election has begun."""
     return isinstance(request, OffsetFetchRequest)
 
 

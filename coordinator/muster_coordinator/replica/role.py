@@ -171,7 +171,7 @@ class Role:
         return (standby.state, standby.replayed) if standby is not None and standby.is_at_rest else None
 
     async def is_closed(self) -> bool:
-        """Whether the log has closed the partition for a re-shard. Reads the log if no state of it is loaded. Raises
+        """True if the log has closed the partition for a re-shard. Reads the log if no state of it is loaded. Raises
         what `Standby.load` raises.
         """
         loaded = self.state_at_rest

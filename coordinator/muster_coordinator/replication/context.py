@@ -86,7 +86,7 @@ class Context:
         self._effects.append(CallEnded(call, result))
 
     def may_cut(self, end: int, loss_epoch: int) -> bool:
-        """Whether the log may be cut to `end`, or be replaced by one that ends there, for a history with `loss_epoch`.
+        """True if the log may be cut to `end`, or be replaced by one that ends there, for a history with `loss_epoch`.
 
         What this replica knows to be committed may go only if a person accepted a loss of data in a later epoch.
         """

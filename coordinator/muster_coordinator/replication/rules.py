@@ -120,7 +120,7 @@ class Rules:
     # -- Loss, rebuild, compaction ------------------------------------------------------------------------------------
 
     def is_marked_used(self, promise: Promise) -> bool:
-        """Whether a replica may ack records, and lead, without storing its durable mark first. The mark shows a loss of
+        """True if a replica may ack records, and lead, without storing its durable mark first. The mark shows a loss of
         the whole log."""
         return promise.used
 

@@ -31,7 +31,7 @@ class Sets(msgspec.Struct, frozen=True, gc=False):
         return tuple(dict.fromkeys(self.replicas + self.previous_replicas))
 
     def may_become(self, call: Sets) -> bool:
-        """Whether a call may name the sets `call` while the chosen log names these.
+        """True if a call may name the sets `call` while the chosen log names these.
 
         The same pair again; from {S}: (T, previous S); from {T, previous S}: the way back (S, previous T).
         """

@@ -1,4 +1,4 @@
-"""What a gateway asks the leader of a partition, and what it is answered: who serves the groups that move."""
+"""The question of a gateway to the leader of a partition, and its answer: who serves the groups that move."""
 
 from __future__ import annotations
 

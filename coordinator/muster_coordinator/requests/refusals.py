@@ -57,7 +57,7 @@ _REFUSALS: dict[type, Callable[[Any, int], object]] = {
 
 
 def has_refusal(request: object) -> bool:
-    """Whether `refusal` has an answer for the request."""
+    """True if `refusal` has an answer for the request."""
     return type(request) in _REFUSALS
 
 

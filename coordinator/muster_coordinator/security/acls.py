@@ -129,7 +129,7 @@ class Authorizer:
         self._prefix_lengths = sorted({len(name) for _, name in self._prefixed})
 
     def allows(self, who: Identity, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether `who` may do this one thing."""
+        """True if `who` may do this one thing."""
         if who.principal in self._super_users:
             return True
         found = allowed = False

@@ -11,7 +11,7 @@ SaslError."""
 
 
 MayActFor = Callable[[str], bool]
-"""Whether this user may log in on behalf of others, by SASL's authorization id."""
+"""True if this user may log in on behalf of others, by SASL's authorization id."""
 
 
 def nobody_acts(user: str) -> bool:

@@ -24,7 +24,8 @@ from opentelemetry.trace import Span as SdkSpan
 from muster_coordinator.tracing.ports import NOTHING, Attribute
 
 SEND_TIMEOUT_S = 2.0
-"""What the collector does not take within this time, in seconds, is dropped: the end of a process waits no longer."""
+"""Spans that the collector does not take within this time, in seconds, are dropped: the end of a process waits no
+longer."""
 PATH = "/v1/traces"
 
 logger = structlog.get_logger(__name__)

@@ -13,11 +13,11 @@ class MarkedTopics(Protocol):
     internal ones: clients write to them through a coordinator only."""
 
     def takes_markers(self, topic: str) -> bool:
-        """Whether partitions of `topic` can be marked at all."""
+        """True if partitions of `topic` can be marked at all."""
         ...
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether the partition exists."""
+        """True if the partition exists."""
         ...
 
     @property

@@ -110,7 +110,7 @@ class TransactionTables:
         return taken
 
     def fits(self, records: list[Record]) -> bool:
-        """Whether the records of one operation fit into one batch."""
+        """True if the records of one operation fit into one batch."""
         return batch_bytes(records) <= self.config.max_record_bytes
 
     def remember_epoch(self, transactional_id: str, last_epoch: int) -> None:

@@ -8,5 +8,5 @@ VARIABLE = "MUSTER_TUNING_OFF"
 
 
 def is_on(name: str) -> bool:
-    """Whether the tuning `name` is on: the environment can turn it off."""
+    """True if the tuning `name` is on: the environment can turn it off."""
     return name not in os.environ.get(VARIABLE, "").split(",")

@@ -276,7 +276,7 @@ class SlicedWriter(Writer):
         self._room = SLICE_ENTRIES
 
     def is_full(self) -> bool:
-        """Whether enough was written for a slice; asked after each entry."""
+        """True if enough was written for a slice; asked after each entry."""
         self._room -= 1
         return self._room <= 0 or len(self._out) >= SLICE_BYTES
 

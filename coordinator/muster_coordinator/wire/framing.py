@@ -65,7 +65,7 @@ class FrameReader:
         self.held += len(chunk)
 
     def has_frame(self) -> bool:
-        """Whether `take` returns a frame, or raises."""
+        """True if `take` returns a frame, or raises."""
         size = self.held - 4
         return size >= 0 and not size < _LENGTH.unpack_from(self._data, self._position)[0] <= self._limit
 

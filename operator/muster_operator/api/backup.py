@@ -43,7 +43,7 @@ class S3Store(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BackupStore(msgspec.Struct, frozen=True, rename="camel"):
-    """Where backups are kept: one of the two."""
+    """The store of backups: one of the two."""
 
     s3: S3Store | None = None
     claim: Annotated[
@@ -120,7 +120,7 @@ class Backups(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BackupsStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What has become of the backups."""
+    """The state of the backups."""
 
     last_scheduled: Annotated[str, Meta(description="The last time of the schedule for which one was begun.")] = ""
     last_backup: Annotated[str, Meta(description="Id of the newest backup.")] = ""
@@ -135,7 +135,7 @@ class BackupsStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class BackupPhase(StrEnum):
-    """How far a MusterBackup is."""
+    """The progress of a MusterBackup."""
 
     PENDING = "Pending"
     """Its Job is still to be made."""
@@ -152,7 +152,7 @@ class MusterBackupSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MusterBackupStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What has become of it."""
+    """The outcome of the backup."""
 
     observed_generation: Generation = 0
     conditions: Conditions = ()

@@ -1,4 +1,4 @@
-"""What `muster backup run` answers and the operator reads: the termination message of a Job's container."""
+"""The result of `muster backup run` that the operator reads: the termination message of a Job's container."""
 
 from __future__ import annotations
 

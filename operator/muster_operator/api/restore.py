@@ -95,5 +95,5 @@ class RestoreStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     last_error: Annotated[str, Meta(description="Why the last Job failed; absent if none did since.")] = ""
 
     def has(self, index: int) -> bool:
-        """Whether the OffsetsPartition with this index has a log in the backup."""
+        """True if the OffsetsPartition with this index has a log in the backup."""
         return any(layout is not None and index in layout.indexes for layout in (self.offsets, self.transactions))

@@ -83,11 +83,11 @@ class Upstream(msgspec.Struct, frozen=True, rename="camel"):
     sasl: OutgoingSasl | None = None
 
     def serves(self, group: str) -> bool:
-        """Whether Muster coordinates the group for good."""
+        """True if Muster coordinates the group for good."""
         return _is_named(group, self.served_groups)
 
     def lets_move(self, group: str) -> bool:
-        """Whether the group can move from Kafka to Muster."""
+        """True if the group can move from Kafka to Muster."""
         return _is_named(group, self.movable_groups)
 
 

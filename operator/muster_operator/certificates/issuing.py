@@ -86,7 +86,7 @@ def valid_from(pem: bytes) -> datetime:
 
 
 def signed_by(leaf: bytes, authority: bytes) -> bool:
-    """Whether the CA `authority` has signed `leaf`."""
+    """True if the CA `authority` has signed `leaf`."""
     try:
         x509.load_pem_x509_certificate(leaf).verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
     except Exception:  # the library names a bad signature in four ways

@@ -82,7 +82,7 @@ def leaf_for(
 
 
 def usable(certificate: bytes, authorities: Authorities, now: datetime) -> bool:
-    """Whether the leaf can be used on. One that cannot be read has to be made again."""
+    """True if the leaf can be used on. One that cannot be read has to be made again."""
     try:
         return not _half_over(certificate, now) and signed_by(certificate, authorities.current.certificate)
     except ValueError:

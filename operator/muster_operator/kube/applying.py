@@ -16,7 +16,7 @@ APPLIED = f"{GROUP}/applied"
 
 
 def belongs_to(meta: Json, cluster: CoordinatorCluster) -> bool:
-    """Whether an object is the cluster's: the cluster is its controller, or it has no controller and all of our labels,
+    """True if an object is the cluster's: the cluster is its controller, or it has no controller and all of our labels,
     as after the CoordinatorCluster was deleted with `--cascade=orphan`."""
     controller = next((each for each in meta.get("ownerReferences", ()) if each.get("controller")), None)
     if controller is not None:
@@ -45,12 +45,12 @@ def stamped(manifest: Json) -> Json:
 
 
 def is_as_applied(live: Json | None, manifest: Json) -> bool:
-    """Whether applying the stamped manifest would change nothing."""
+    """True if applying the stamped manifest would change nothing."""
     return live is not None and _covers(live, manifest)
 
 
 def has_generation(live: Json | None, generation: int, manifest: Json | None) -> bool:
-    """Whether an object is as it was applied: its generation tells, which rises with each change of its spec, and its
+    """True if an object is as it was applied: its generation tells, which rises with each change of its spec, and its
     metadata, if there is a stamped manifest to compare it with.
     """
     if live is None or live["metadata"]["generation"] != generation:
@@ -59,7 +59,7 @@ def has_generation(live: Json | None, generation: int, manifest: Json | None) ->
 
 
 def _covers(live: Any, wanted: Any) -> bool:
-    """Whether `live` has all of `wanted`, beside its defaults."""
+    """True if `live` has all of `wanted`, beside its defaults."""
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(
             name in live and _covers(live[name], each) for name, each in wanted.items()

@@ -27,7 +27,7 @@ Result = TypeVar("Result", BackupResult, RestoreResult)
 
 JOBS = "/apis/batch/v1"
 _BEGINS = ("ContainerCreating", "PodInitializing")
-"""What a container waits for when all is well."""
+"""Reasons for which a container waits when all is well."""
 
 
 class KubeBackups:
@@ -162,7 +162,7 @@ def cluster_of_job(raw: Json) -> ClusterKey:
 
 
 def _runs(job: Json) -> bool:
-    """Whether it makes a backup, and has not ended."""
+    """True if it makes a backup, and has not ended."""
     return not end_of(job)[0] and RESTORES not in job["metadata"].get("annotations", {})
 
 
@@ -183,7 +183,7 @@ def end_of(job: Json) -> tuple[str, str]:
 
 
 def result_of(pods: Iterable[Json], kind: type[Result]) -> Result | None:
-    """What the pod that was made last has left; what is no result is an error, such as that of an image."""
+    """The result that the pod that was made last has left; what is no result is an error, such as that of an image."""
     for pod in sorted(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]), reverse=True):
         for container in pod.get("status", {}).get("containerStatuses", ()):
             state: dict[str, Any] = container.get("state", {}).get("terminated") or {}

@@ -53,7 +53,7 @@ class _Looked:
     settled: bool
 
     def is_about(self, cluster: CoordinatorCluster, pods: tuple[str, ...], now: float) -> bool:
-        """Whether what was seen still holds, so that nobody has to look again."""
+        """True if what was seen still holds, so that nobody has to look again."""
         same = (_wanted(self.cluster), self.pods) == (_wanted(cluster), pods)
         return same and now - self.at < (RESYNC_S if self.settled else LOOK_EVERY_S)
 

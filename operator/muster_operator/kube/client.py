@@ -39,7 +39,7 @@ class KubeError(StoreError):
 
 
 def is_refused(error: StoreError) -> bool:
-    """Whether the API server answered that the object does not exist, or may not be read."""
+    """True if the API server answered that the object does not exist, or may not be read."""
     return isinstance(error, NotFoundError) or (isinstance(error, KubeError) and error.status == 403)
 
 
@@ -58,7 +58,7 @@ async def connect(kubeconfig: str = "", context: str = "") -> KubeClient:
 
 
 def uses_service_account(kubeconfig: str = "", context: str = "") -> bool:
-    """Whether `connect` takes the service account of this pod."""
+    """True if `connect` takes the service account of this pod."""
     return not kubeconfig and not context and "KUBERNETES_SERVICE_HOST" in os.environ
 
 

@@ -26,5 +26,5 @@ class Dropped:
             self._known[uid] = (sent, answer.status)
 
     def is_in_vain(self, seen: Resource, status: Any) -> bool:
-        """Whether the same write was answered with this very object, so that a repeat changes nothing."""
+        """True if the same write was answered with this very object, so that a repeat changes nothing."""
         return self._known.get(seen.metadata.uid) == (status, seen.status)

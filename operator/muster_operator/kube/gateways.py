@@ -220,7 +220,7 @@ class Gateways:
 
 
 def _as_asked(applied: CoordinatorClusterSpec, declared: CoordinatorClusterSpec) -> bool:
-    """Whether the applied objects are of the declared gateway. Image and number of pods are the operator's
+    """True if the applied objects are of the declared gateway. Image and number of pods are the operator's
     decisions."""
     return (applied.gateway, applied.upstream, applied.listeners, applied.access, applied.security) == (
         declared.gateway,

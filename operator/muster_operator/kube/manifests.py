@@ -212,7 +212,7 @@ def with_present_claims(manifest: Manifest, live: Manifest) -> Manifest:
 
 
 def is_secured(pod_spec: Manifest) -> bool:
-    """Whether these pods have certificates: their API and peer network are on mutual TLS."""
+    """True if these pods have certificates: their API and peer network are on mutual TLS."""
     return any(each["name"] == "MUSTER_TLS_DIR" for each in pod_spec["containers"][0].get("env", ()))
 
 
@@ -221,7 +221,7 @@ def _is_secured_set(stateful_set: Manifest) -> bool:
 
 
 def may_be_secured(live: Manifest | None) -> bool:
-    """Whether the pods of the `live` StatefulSet can have certificates. Plain pods and others do not hear each other,
+    """True if the pods of the `live` StatefulSet can have certificates. Plain pods and others do not hear each other,
     so pods that run stay plain until there are none (`spec.hibernate`)."""
     return live is None or _is_secured_set(live) or not live["spec"].get("replicas")
 

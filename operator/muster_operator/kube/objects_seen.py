@@ -149,7 +149,7 @@ class ObjectsSeen:
         return self._cache(resource).version(name)
 
     def has_changed(self, seen: Resource) -> bool:
-        """Whether the cache has another version of the object by now."""
+        """True if the cache has another version of the object by now."""
         meta = seen.metadata
         present = self._cache(type(seen)).get((meta.namespace, meta.name))
         return present is not None and present.metadata.resource_version != meta.resource_version

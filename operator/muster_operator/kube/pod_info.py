@@ -31,7 +31,7 @@ class Node:
 
 
 def is_made_by(raw: Json, name: str, uid: str) -> bool:
-    """Whether the StatefulSet of this name, and of this uid if that is known, is the pod's controller."""
+    """True if the StatefulSet of this name, and of this uid if that is known, is the pod's controller."""
     owners = (each for each in raw["metadata"].get("ownerReferences", ()) if each.get("controller"))
     return any(
         (each["kind"], each["name"]) == ("StatefulSet", name) and (not uid or each["uid"] == uid) for each in owners

@@ -27,7 +27,7 @@ class StatefulSets:
         return self._revisions.get(key, "")
 
     def is_older(self, raw: Json) -> bool:
-        """Whether a newer StatefulSet than this one is known."""
+        """True if a newer StatefulSet than this one is known."""
         return int(raw["metadata"]["resourceVersion"]) < self._cache.version(_name(cluster_of(raw)))
 
     def take(self, event: str | None, raw: Json) -> bool:
@@ -63,7 +63,7 @@ class StatefulSets:
 
 
 def is_own(raw: Json) -> bool:
-    """Whether a StatefulSet with our label has the name of its cluster."""
+    """True if a StatefulSet with our label has the name of its cluster."""
     return bool(raw["metadata"]["name"] == cluster_of(raw).name)
 
 

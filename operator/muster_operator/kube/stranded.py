@@ -165,7 +165,7 @@ def _is_out_of_service(node: Json) -> bool:
 
 
 def _waits(raw: Json, key: ClusterKey) -> bool:
-    """Whether a pod that the StatefulSet has made has no node, and the scheduler has said that none takes it."""
+    """True if a pod that the StatefulSet has made has no node, and the scheduler has said that none takes it."""
     if raw["spec"].get("nodeName") or "deletionTimestamp" in raw["metadata"] or not is_made_by(raw, key.name, ""):
         return False
     conditions = raw.get("status", {}).get("conditions", ())

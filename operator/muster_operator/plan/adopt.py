@@ -126,7 +126,7 @@ class _Logs:
         return view.last_epoch, view.log_end_offset
 
     def _is_claimed(self, pair: Pair) -> bool:
-        """Whether a majority of each of its sets names exactly these sets. At most one pair can be claimed unless
+        """True if a majority of each of its sets names exactly these sets. At most one pair can be claimed unless
         somebody has accepted a loss, or logs of two clusters are mixed: a change of the set is known to a majority of
         the set before.
         """
@@ -215,7 +215,7 @@ def _is_majority(members: frozenset[str], those: Collection[str]) -> bool:
 
 
 def _is_explained(best: Pair, chosen: Pair) -> bool:
-    """Whether the sets that the best log names follow from the chosen ones: the same, a change of them that was begun
+    """True if the sets that the best log names follow from the chosen ones: the same, a change of them that was begun
     and never committed, its way back, or its end.
     """
     replicas, previous = chosen

@@ -33,7 +33,7 @@ from muster_operator.plan.verdict import flag
 
 ENDED = (BackupPhase.COMPLETED, BackupPhase.FAILED)
 GOOD_FOR_MINUTES = 15
-"""How long a Job may take to begin: the addresses of pods that it was given count for nothing then, and it has failed.
+"""Time that a Job may take to begin: the addresses of pods that it was given count for nothing then, and it has failed.
 """
 NOT_READ = "the Job has left no result: its pod is gone"
 
@@ -103,7 +103,7 @@ def plan_backups(seen: Observation, time: str) -> Iterator[StartBackup | WriteBa
 
 
 def _is_due(seen: Observation) -> bool:
-    """Whether there is a time of the schedule for which no backup was begun."""
+    """True if there is a time of the schedule for which no backup was begun."""
     assert seen.cluster is not None
     slots = [job.slot for job in seen.backup_jobs or ()]
     status = seen.cluster.status.backups
@@ -138,7 +138,7 @@ def _runs(job: BackupJob) -> str:
 
 
 def _is_late(job: BackupJob, time: str) -> bool:
-    """Whether a Job has not begun, and can make no backup any more: another one need not wait for it."""
+    """True if a Job has not begun, and can make no backup any more: another one need not wait for it."""
     return not job.finished and bool(job.trouble) and _is_over(job.started, 60 * GOOD_FOR_MINUTES, parse_time(time))
 
 
@@ -220,7 +220,7 @@ def _told(
 
 
 def backups_status(seen: Observation) -> BackupsStatus | None:
-    """What was known before, and what Jobs have added since. None if nothing is declared."""
+    """The state that was known before, and what Jobs have added since. None if nothing is declared."""
     assert seen.cluster is not None
     before = seen.cluster.status.backups or BackupsStatus()
     if seen.cluster.spec.backup is None:

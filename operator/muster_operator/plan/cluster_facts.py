@@ -48,28 +48,28 @@ class ClusterFacts:
         return self.epochs_above.get(index, -1)
 
     def shall_leave(self, pod: PodView) -> bool:
-        """Whether the pod's leaderships move to other pods, if another pod can lead."""
+        """True if the pod's leaderships move to other pods, if another pod can lead."""
         return pod.cordoned or self.is_leaving(pod)
 
     def is_leaving(self, pod: PodView) -> bool:
-        """Whether the pod may lead nothing and is elected for nothing."""
+        """True if the pod may lead nothing and is elected for nothing."""
         return pod.draining or pod.fenced or pod.name == self.emptying
 
     def is_young(self, pod: PodView | None) -> bool:
-        """Whether the pod came up a short time ago. Its replicas may still load, and a warm replica leads sooner."""
+        """True if the pod came up a short time ago. Its replicas may still load, and a warm replica leads sooner."""
         return pod is not None and pod.steady_s < self.rebalance_after_s
 
     def is_away_for_long(self, pod: PodView) -> bool:
-        """Whether the operator gives the pod up and creates its replicas on other pods."""
+        """True if the operator gives the pod up and creates its replicas on other pods."""
         return not pod.is_up and 0 < self.replace_after_s <= pod.steady_s
 
     @property
     def all_answer(self) -> bool:
-        """Whether every declared pod shows what it has."""
+        """True if every declared pod shows what it has."""
         return len(self.pods) >= self.declared and all(pod.is_up for pod in self.pods.values())
 
     @property
     def is_restless(self) -> bool:
-        """Whether a pod is missing, is about to go, or came or went a short time ago."""
+        """True if a pod is missing, is about to go, or came or went a short time ago."""
         pods = self.pods.values()
         return len(pods) < self.declared or any(pod.outdated or pod.draining or self.is_young(pod) for pod in pods)

@@ -109,7 +109,7 @@ def without_leader(partition: PartitionView, attempt: Attempt | None) -> Decisio
 
 
 def _must_force(partition: PartitionView, chosen: Member, attempt: Attempt | None) -> bool:
-    """Whether the call carries force. Without force the pod first asks whether a leader lives or a better log exists,
+    """True if the call carries force. Without force the pod first asks whether a leader lives or a better log exists,
     which guards against a wrong suspicion.
 
     Force is right where the record itself ends a leader that is alive (a move, a change of the set), and where the
@@ -169,7 +169,7 @@ def _best(partition: PartitionView, candidates: Sequence[Member], attempt: Attem
 
 
 def _names_others(view: ReplicaStatus) -> bool:
-    """Whether the replica's own log names sets without this replica: the election that begins a recorded change of the
+    """True if the replica's own log names sets without this replica: the election that begins a recorded change of the
     set is still to come. A replica outside all sets of its log refuses; only a member of the previous set can begin
     the change.
     """
@@ -255,7 +255,7 @@ def _what_helps(partition: PartitionView) -> str:
 
 
 def _only_rebuilt_have_records(partition: PartitionView) -> bool:
-    """Whether all replicas that count are empty, and others that lost data have records: no pod may lead then."""
+    """True if all replicas that count are empty, and others that lost data have records: no pod may lead then."""
     counted = [each.view for each in partition.members if each.counts and each.view is not None]
     there = [each.view for each in partition.members if each.is_there and each.view is not None]
     return all(not view.used for view in counted) and any(view.log_end_offset > 0 for view in there)
@@ -308,7 +308,7 @@ def _held_back(partition: PartitionView, attempt: Attempt) -> Decision:
 
 
 def _loss_is_allowed(partition: PartitionView) -> bool:
-    """Whether spec.allowDataLoss covers this loss: it names the epoch of the latest history, and covers no later and no
+    """True if spec.allowDataLoss covers this loss: it names the epoch of the latest history, and covers no later and no
     earlier one. A log that is not open yet may hold a later one.
     """
     if partition.record.spec.allow_data_loss != partition.last_led_epoch or partition.is_opening:
@@ -317,7 +317,7 @@ def _loss_is_allowed(partition: PartitionView) -> bool:
 
 
 def _loss_is_begun(partition: PartitionView) -> bool:
-    """Whether an allowed loss is under way: the record names only the remaining replicas, and the log does not yet."""
+    """True if an allowed loss is under way: the record names only the remaining replicas, and the log does not yet."""
     named = {each.log_id for each in partition.members}
     views = [each.view for each in partition.members if each.view is not None]
     return _loss_is_allowed(partition) and any(not named.issuperset(view.replicas) for view in views)

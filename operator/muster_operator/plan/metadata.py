@@ -170,7 +170,7 @@ def number_of(image: MetadataImage | None) -> ImageNumber:
 
 
 def has_other_content(image: MetadataImage, last: MetadataImage | None) -> bool:
-    """Whether the two differ in more than their numbers."""
+    """True if the two differ in more than their numbers."""
     return last is None or replace(image, token=last.token, version=last.version) != last
 
 

@@ -49,7 +49,7 @@ def rebalance(partition: PartitionView, pod: PodView, view: ReplicaStatus, idle:
 
 
 def may_take_over(partition: PartitionView, member: Member, leader: ReplicaStatus, *, cordoned: bool = False) -> bool:
-    """Whether the member follows the leader and can be elected. `cordoned`: also if the node of its pod is cordoned."""
+    """True if the member follows the leader and can be elected. `cordoned`: also if the node of its pod is cordoned."""
     pod, view = member.pod, member.view
     if pod is None or view is None or not member.counts or partition.facts.is_leaving(pod):
         return False

@@ -34,22 +34,22 @@ class Member:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the pod answers without this log: its volume is another one, or lost."""
+        """True if the pod answers without this log: its volume is another one, or lost."""
         return self.pod is not None and self.pod.is_up and self.view is None
 
     @property
     def counts(self) -> bool:
-        """Whether the replica can be sealed and counts towards a majority."""
+        """True if the replica can be sealed and counts towards a majority."""
         return self.is_there and self.view is not None and not self.view.rebuilding
 
     @property
     def is_there(self) -> bool:
-        """Whether the replica can give what it has of its log, even while it rebuilds the log."""
+        """True if the replica can give what it has of its log, even while it rebuilds the log."""
         return self.pod is not None and self.pod.is_up and self.view is not None and not self.is_damaged
 
     @property
     def has_lost_data(self) -> bool:
-        """Whether the replica does not count, and will not by itself while no other replica leads."""
+        """True if the replica does not count, and will not by itself while no other replica leads."""
         return self.nowhere or self.is_lost or self.is_damaged or (self.is_there and not self.counts)
 
     @property
@@ -151,7 +151,7 @@ class PartitionView:
 
     @property
     def was_never_led(self) -> bool:
-        """Whether neither the record names a leader's epoch, nor any log has a record.
+        """True if neither the record names a leader's epoch, nor any log has a record.
 
         An election that died between its promise and its first record leaves promises and empty logs. The call names
         the recorded set, which is the only set that any bootstrap of this partition ever names.
@@ -173,11 +173,11 @@ class PartitionView:
 
     @property
     def is_opening(self) -> bool:
-        """Whether a pod has a log that it has not opened yet, so that the end of its history is not known."""
+        """True if a pod has a log that it has not opened yet, so that the end of its history is not known."""
         return any(pod.is_up and not view.is_damaged and view.log_end_offset < 0 for pod, view in self.logs)
 
     def is_gone(self, name: str) -> bool:
-        """Whether a pod counts as dead. That the operator does not hear it is not enough: most of the other replicas
+        """True if a pod counts as dead. That the operator does not hear it is not enough: most of the other replicas
         must have lost it too. A silent node counts as one witness like a replica; alone, the node may be cut off.
         """
         pod = self.facts.pods.get(name)
@@ -190,7 +190,7 @@ class PartitionView:
         return not others or 2 * lost > len(others)
 
     def lacks_majority(self, *, hoped: bool = False) -> bool:
-        """Whether one of the sets has no majority. `hoped`: a pod whose stream ended a moment ago counts as alive."""
+        """True if one of the sets has no majority. `hoped`: a pod whose stream ended a moment ago counts as alive."""
 
         def counted(each: Member) -> bool:
             unsure = each.pod is not None and each.pod.connection is Connection.UNSURE
@@ -205,7 +205,7 @@ def log_ids(replicas: Iterable[Replica]) -> tuple[str, ...]:
 
 
 def is_caught_up(leader: ReplicaStatus, log_id: str) -> bool:
-    """Whether the leader reports that the replica with this log id lacks at most `CAUGHT_UP_RECORDS` records."""
+    """True if the leader reports that the replica with this log id lacks at most `CAUGHT_UP_RECORDS` records."""
     position = leader.follower(log_id)
     if position is None or position.rebuilding or position.end_offset < 0:
         return False

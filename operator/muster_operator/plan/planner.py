@@ -291,7 +291,7 @@ def _shares(seen: Observation, topics: Sequence[OffsetsTopic], objects: Objects,
 
 
 def _is_calm(seen: Observation, topics: Sequence[OffsetsTopic], facts: ClusterFacts) -> bool:
-    """Whether replicas and leaders may be spread anew: nothing else goes on."""
+    """True if replicas and leaders may be spread anew: nothing else goes on."""
     assert seen.cluster is not None
     there = len(seen.pods) == seen.cluster.spec.pods and all(pod.is_up and not pod.cordoned for pod in seen.pods)
     auto = seen.cluster.spec.rebalance == "Auto" and facts.rebalance_after_s > 0
@@ -310,7 +310,7 @@ def _with_shares_of_leaders(objects: Objects, pods: Sequence[PodView]) -> Object
 
 
 def _is_settled(expected: Collection[int], objects: Objects) -> bool:
-    """Whether a rollout may go on. A partition that lacks a leader or a copy may need the pod that would go next."""
+    """True if a rollout may go on. A partition that lacks a leader or a copy may need the pod that would go next."""
     statuses = {index: each.status for index, each in objects.recorded.items()}
     moving = (each for each in statuses.values() if each.state is not PartitionState.ELECTING)
     return statuses.keys() >= {*expected} and all(map(is_whole, moving))
@@ -332,7 +332,7 @@ def _count(seen: Observation, objects: Objects) -> Tally:
 
 
 def _is_moving(seen: Observation, partition: OffsetsPartition) -> bool:
-    """Whether a planned election is under way and its pod does not lead yet.
+    """True if a planned election is under way and its pod does not lead yet.
 
     Any answer ends it: a pod answers within a second even if its election takes longer, and a pod that does not answer
     is given up after `electionTimeout`. A new operator knows of no calls, so nothing is under way for it.

@@ -37,7 +37,7 @@ def key_of(group: ConsumerGroup) -> ResetKey | None:
 
 
 def is_to_ask(group: ConsumerGroup, facts: ResetFacts) -> bool:
-    """Whether a pod is to be asked, for a plan or to carry out that of the status."""
+    """True if a pod is to be asked, for a plan or to carry out that of the status."""
     reset = group.spec.reset
     if reset is None or not facts.is_due or _why_never(group.status, reset):
         return False
@@ -47,7 +47,7 @@ def is_to_ask(group: ConsumerGroup, facts: ResetFacts) -> bool:
 
 
 def is_recorded(group: ConsumerGroup) -> bool:
-    """Whether the declared reset is the one in the status."""
+    """True if the declared reset is the one in the status."""
     reset, last = group.spec.reset, group.status.reset
     return reset is not None and last is not None and last.id == reset.id
 

@@ -55,13 +55,13 @@ def indexes(topic: OffsetsTopic) -> tuple[int, ...]:
 
 
 def is_under_way(topic: OffsetsTopic) -> bool:
-    """Whether a re-shard has begun and has not ended."""
+    """True if a re-shard has begun and has not ended."""
     reshard = topic.status.reshard
     return reshard is not None and reshard.phase not in (ReshardPhase.DONE, ReshardPhase.ABORTED)
 
 
 def is_retired(topic: OffsetsTopic, index: int) -> bool:
-    """Whether the partition belonged to an earlier layout, or to a re-shard that was taken back."""
+    """True if the partition belonged to an earlier layout, or to a re-shard that was taken back."""
     return topic.numbers.start <= index < _first_free(topic) and index not in indexes(topic)
 
 
@@ -138,7 +138,7 @@ def hindrance(topic: OffsetsTopic, topics: Collection[OffsetsTopic]) -> str:
 
 
 def holds_transactions(seen: Observation, topics: Sequence[OffsetsTopic]) -> bool:
-    """Whether no transaction may begin, because the re-shard of the groups' topic is under way or only waits for open
+    """True if no transaction may begin, because the re-shard of the groups' topic is under way or only waits for open
     ones. `topics`: those that the cluster uses, the groups' first."""
     groups = topics[0]
     reshard = groups.status.reshard
@@ -195,7 +195,7 @@ class _ReshardView:
         return "the old partitions serve" if all(map(self._serves, self._old)) else ""
 
     def is_prepared(self) -> bool:
-        """Whether nothing but open transactions keeps the old partitions from being closed."""
+        """True if nothing but open transactions keeps the old partitions from being closed."""
         return not self._pods_that_miss() and all(map(self._is_closed, self._new))
 
     def last_epoch(self) -> int:
@@ -268,7 +268,7 @@ class _ReshardView:
         return fence is not None and not fence.closed
 
     def _serves(self, index: int) -> bool:
-        """Whether the leader itself reports that it serves: the answer to an election does not mention fences."""
+        """True if the leader itself reports that it serves: the answer to an election does not mention fences."""
         _, view = self._leaders.get(index, (None, None))
         return view is not None and view.state is ShardState.ACTIVE and bool(view.replicas)
 

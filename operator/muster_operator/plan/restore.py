@@ -36,7 +36,7 @@ class Restoring:
 
 
 def awaits_restore(cluster: CoordinatorCluster) -> bool:
-    """Whether no pod may start: a cluster that should be restored never begins empty."""
+    """True if no pod may start: a cluster that should be restored never begins empty."""
     done = cluster.status.restore is not None and cluster.status.restore.phase is RestorePhase.COMPLETED
     return cluster.spec.restore_from is not None and not done
 

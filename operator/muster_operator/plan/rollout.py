@@ -111,7 +111,7 @@ def restart(
 
 
 def is_whole(status: OffsetsPartitionStatus) -> bool:
-    """Whether the partition is led, its set is final, and every replica follows."""
+    """True if the partition is led, its set is final, and every replica follows."""
     settled = not status.previous_replicas and not status.learners
     return status.state is PartitionState.LED and settled and status.following == len(status.replicas)
 

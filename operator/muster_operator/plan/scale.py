@@ -49,7 +49,7 @@ def pods_to_run(seen: Observation) -> int:
 
 
 def _is_needed(pod: PodView, topics: Sequence[OffsetsTopic], records: Mapping[int, OffsetsPartition]) -> bool:
-    """Whether the pod has a log that is still to be deleted, or can have one of a partition whose record is lost."""
+    """True if the pod has a log that is still to be deleted, or can have one of a partition whose record is lost."""
     known = {index for index, each in records.items() if each.status.replicas}
     wanted: Collection[int] = {index for each in topics for index in indexes(each)} if topics else pod.replicas
     if not pod.is_up:

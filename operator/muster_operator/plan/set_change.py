@@ -129,7 +129,7 @@ def _in_place(before: Sequence[Replica], staying: Sequence[Replica], new: Sequen
 
 
 def _is_to_go(partition: PartitionView, member: Member) -> bool:
-    """Whether the replica leaves: lost for good, away for too long, making room for one on a pod that holds less, or on
+    """True if the replica leaves: lost for good, away for too long, making room for one on a pod that holds less, or on
     a pod that spec.replicas does not name or that is above spec.pods.
     """
     facts, pod = partition.facts, member.pod
@@ -148,7 +148,7 @@ def _is_to_go(partition: PartitionView, member: Member) -> bool:
 
 
 def _is_hopeless(partition: PartitionView, learner: Member) -> bool:
-    """Whether the learner's log is gone, its pod is away for too long, or its pod is above spec.pods and to be emptied:
+    """True if the learner's log is gone, its pod is away for too long, or its pod is above spec.pods and to be emptied:
     another learner takes its place.
     """
     facts, pod = partition.facts, learner.pod
@@ -190,7 +190,7 @@ def _add(partition: PartitionView, staying: Sequence[Replica], learners: Sequenc
 
 
 def _has_log_in_the_way(partition: PartitionView, pod: PodView) -> bool:
-    """Whether the pod has a damaged log of the present set, the copy of a learner's, a log without a readable id, or a
+    """True if the pod has a damaged log of the present set, the copy of a learner's, a log without a readable id, or a
     log that is to be deleted: the call that deletes it may be under way.
     """
     view = pod.replicas.get(partition.index)
@@ -226,7 +226,7 @@ def _with_learners(
 
 
 def removable(status: OffsetsPartitionStatus, pod: str, view: ReplicaStatus) -> bool:
-    """Whether the log `view` on `pod` may be deleted now.
+    """True if the log `view` on `pod` may be deleted now.
 
     A damaged log stays for people to look at. A log that promised a higher epoch than the present leader's waits for
     the next leader. A used one has to prove that it does not count: the leader feeds it until it can.

@@ -161,7 +161,7 @@ def _first(one: OffsetsPartition) -> str:
 
 
 def _has_all(one: OffsetsPartition, pods: Mapping[str, PodView], copies: int) -> bool:
-    """Whether the partition is led and all of its copies follow, learners aside."""
+    """True if the partition is led and all of its copies follow, learners aside."""
     status = one.status
     whole = status.state is PartitionState.LED and status.following == len(status.replicas) and not status.left
     there = all(each.pod in pods and each.log_id for each in status.replicas)

@@ -100,7 +100,7 @@ def _needed_for(status: OffsetsPartitionStatus, pod: str, waiting: Collection[st
 
 
 def _may_lack(seen: Observation, volume: StrandedVolume, index: int, status: OffsetsPartitionStatus) -> bool:
-    """Whether a copy of a partition of the volume may lack what is committed, by what its leader told last. What was
+    """True if a copy of a partition of the volume may lack what is committed, by what its leader told last. What was
     committed before the node was lost may be on it and the leader alone.
     """
     leader = next((pod.replicas.get(index) for pod in seen.pods if pod.name == status.leader), None)

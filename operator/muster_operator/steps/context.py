@@ -107,14 +107,14 @@ class Context:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
 
     def has_time_to_tell(self, step: str) -> bool:
-        """Whether `step` may write counts and conditions: not while elections are about to be answered, which such
+        """True if `step` may write counts and conditions: not while elections are about to be answered, which such
         writes would delay, and not more often than each TELL_EVERY_S. If not, the cluster is looked at again soon."""
         if self.memory.attempts.are_under_way(self.clock.monotonic()):
             return False  # the answers bring the next reconcile
         return self.has_turn(step, TELL_EVERY_S)
 
     def has_turn(self, step: str, every_s: float) -> bool:
-        """Whether the last turn of `step` is at least `every_s` ago. If not, the cluster is looked at again then."""
+        """True if the last turn of `step` is at least `every_s` ago. If not, the cluster is looked at again then."""
         now = self.clock.monotonic()
         if not self._waits(self.memory.told_at.get(step, -every_s) + every_s - now):
             self.memory.told_at[step] = now
@@ -122,7 +122,7 @@ class Context:
         return False
 
     def _waits(self, left_s: float) -> bool:
-        """Whether a wait goes on. If so, the cluster is looked at again at its end."""
+        """True if a wait goes on. If so, the cluster is looked at again at its end."""
         memory = self.memory
         if left_s > 0:
             memory.steady_in_s = min(left_s, memory.steady_in_s or left_s)

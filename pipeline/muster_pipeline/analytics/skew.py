@@ -1,4 +1,4 @@
-"""How evenly groups load the offsets partitions, now and with another number of partitions."""
+"""The load of groups on the offsets partitions, now and with another number of partitions."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def _locate(
 
 
 def _is_unchanged(log: list[SegmentFile], position: LogPosition) -> bool:
-    """Whether the last batch that was read is still at the same byte."""
+    """True if the last batch that was read is still at the same byte."""
     segment = next((each for each in log if each.base_offset == position.segment), None)
     if segment is None:
         return False

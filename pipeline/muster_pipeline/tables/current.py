@@ -47,7 +47,7 @@ def offsets_of_logs(spark: SparkSession, sources: Sequence[str], at_ms: int | No
 
 
 def _are_transactional(records: DataFrame) -> bool:
-    """Whether any commit is transactional. Reads all of them."""
+    """True if any commit is transactional. Reads all of them."""
     [(found,)] = records.agg(F.max(F.col("producer_id").isNotNull())).collect()
     return bool(found)
 

@@ -55,7 +55,7 @@ def runs_of(directory: str) -> tuple[int, int]:
 
 
 def are_tables(sources: Sequence[str]) -> bool:
-    """Whether the sources are one directory of tables and not logs. Raises StoreError if they are both."""
+    """True if the sources are one directory of tables and not logs. Raises StoreError if they are both."""
     found = [each for each in sources if (Path(each) / MANIFEST).is_file()]
     if found and len(sources) > 1:
         raise StoreError(f"{found[0]} holds tables: name it alone, or logs")
@@ -120,7 +120,7 @@ class Store:
         return sum(pq.read_metadata(each).num_rows for each in (self.root / directory).glob("*.parquet"))
 
     def has_values(self, directories: list[str], column: str) -> bool:
-        """Whether any row has a value in it, by the statistics of the files; True where they say nothing."""
+        """True if any row has a value in it, by the statistics of the files; True where they say nothing."""
         files = [file for each in directories for file in (self.root / each).glob("*.parquet")]
         return any(_has_values(pq.read_metadata(each), column) for each in files)
 

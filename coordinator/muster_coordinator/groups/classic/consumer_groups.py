@@ -1,4 +1,4 @@
-"""Where the two kinds of groups meet: a group id names one of them, and an empty group may become the other.
+"""The meeting place of the two kinds of groups: a group id names one of them, and an empty group may become the other.
 
 With members it may do so as well (`migration`): members of both protocols are then in one consumer group, unless
 group.consumer.migration.policy says otherwise. Offsets are kept alike. Source: GroupMetadataManager and ConsumerGroup
@@ -75,7 +75,7 @@ def heartbeat_of_consumer(
 
 
 def _check_size(records: list[Records], state: GroupTables) -> None:
-    """What must be one batch is. Raises GroupError, with what Kafka's append answers."""
+    """Checks that the records fit into one batch. Raises GroupError, with what Kafka's append answers."""
     if batch_bytes(records) > state.config.max_record_bytes:
         raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, "The records do not fit into one batch.")
 

@@ -308,7 +308,7 @@ class ClassicGroup:
                 del support[name]
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols can be in the group: one of them is supported by all members."""
+        """True if a member with these protocols can be in the group: one of them is supported by all members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         count = len(self.members)

@@ -26,8 +26,8 @@ _MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE = 9  # KIP-814
 
 _PROTOCOLS_FACTOR = 8
-"""What the members of a group may say of all their protocols, in times `max_record_bytes`: the record of a group has
-one protocol."""
+"""Bound on what the members of a group say of all their protocols, in times `max_record_bytes`: the record of a group
+has one protocol."""
 
 
 def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_ms: int) -> Result:

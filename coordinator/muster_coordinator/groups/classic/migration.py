@@ -120,10 +120,10 @@ class _Having(NamedTuple):
 
 
 def _read_members(state: GroupTables, group: ClassicGroup) -> tuple[dict[str, Subscription], dict[str, _Having]]:
-    """What each member subscribes to, and what it has. A cooperative member gives partitions back after the SyncGroup
-    that no longer names them, and a rebalance that is cut short forgets assignments: until it joins anew, a member may
-    have what it said that it had when it joined. (Kafka takes the assignment alone; a consumer would at once get what
-    another member still reads.)"""
+    """The subscription of each member, and the partitions that it has. A cooperative member gives partitions back after
+    the SyncGroup that no longer names them, and a rebalance that is cut short forgets assignments: until it joins anew,
+    a member may have what it said that it had when it joined. (Kafka takes the assignment alone; a consumer would at
+    once get what another member still reads.)"""
     subscriptions: dict[str, Subscription] = {}
     assigned: dict[str, Owned] = {}
     for member_id, member in group.members.items():
@@ -199,7 +199,7 @@ def end_classic(group: ClassicGroup, effects: Effects) -> None:
 
 
 def downgrades(state: GroupTables, member_count: int) -> bool:
-    """Whether a consumer group of so many members, all of them classic, becomes a classic group."""
+    """True if a consumer group of so many members, all of them classic, becomes a classic group."""
     return state.consumers.config.policy.downgrades and member_count <= state.config.max_size
 
 
@@ -235,7 +235,7 @@ def downgrade(
 
 
 def is_unassigned(value: GroupMetadataValue) -> bool:
-    """Whether the group became a classic one and has had no assignment by a leader since, as the log has it: a
+    """True if the group became a classic one and has had no assignment by a leader since, as the log has it: a
     coordinator that loads it has it rebalance. Members whose epoch was the group's would not notice, and nobody would
     own what the last consumer had."""
     return bool(value.members) and value.leader is None
@@ -266,7 +266,7 @@ def _classic_of(
 
 
 def _had_by(group: ConsumerGroup, member_id: str) -> dict[bytes, tuple[int, ...]]:
-    """What the member has, and has still to give back."""
+    """The partitions that the member has, and has still to give back."""
     current = group.current_of(member_id)
     both = current.assigned, current.pending_revocation
     return {

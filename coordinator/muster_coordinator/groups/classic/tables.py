@@ -25,7 +25,7 @@ WITH_MEMBERS: Final = 0xC3
 """The second byte of a packed group that has members: msgpack's true."""
 
 _UNCOUNTED = dict.fromkeys(GroupState, 0)
-"""Where groups count themselves that are only looked at. Nobody reads it."""
+"""The counts of groups that are only looked at. Nobody reads them."""
 
 
 class Counters:

@@ -160,7 +160,7 @@ class _Join(Step):
         )
 
     def _takes_the_place_of_the_last_consumer(self) -> bool:
-        """Whether a static member comes back by the classic protocol, which all other members use already."""
+        """True if a static member comes back by the classic protocol, which all other members use already."""
         if self._request.group_instance_id is None:
             return False
         old = self._group.static_member(self._request.group_instance_id)
@@ -201,7 +201,7 @@ class _Join(Step):
 
 
 def _is_settled(group: ConsumerGroup) -> bool:
-    """Whether every member has its target assignment, and nothing to give back."""
+    """True if every member has its target assignment, and nothing to give back."""
     return all(group.current_of(member_id).is_at(group.target_epoch) for member_id in group.members)
 
 
@@ -265,7 +265,7 @@ def heartbeat_classic_member(
 
 
 def _has_to_join(group: ConsumerGroup, member: Member) -> bool:
-    """Whether the member can take a step towards its target by joining."""
+    """True if the member can take a step towards its target by joining."""
     current = member.current
     if current.epoch < group.target_epoch or current.state == UNREVOKED_PARTITIONS:
         return True
@@ -281,7 +281,7 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _lacks_target(state: ConsumerTables, group: ConsumerGroup, now_ms: int) -> bool:
-    """Whether the group needs a new target assignment, for which a member has to join: a member has gone, or a
+    """True if the group needs a new target assignment, for which a member has to join: a member has gone, or a
     topic has grown. Where there are consumers, the next of their heartbeats computes it. (Kafka lets no classic member
     do so before another one joins; what the one that has gone had would be nobody's until then.)"""
     if group.classic_count < len(group.members) or not is_due(group, state.config_of(group.group_id), now_ms):

@@ -83,7 +83,7 @@ class ConsumerGroupConfig:
     """Greatest `consumer.session.timeout.ms` (ms) of a group's own configs."""
 
     heartbeat_interval_ms: int = _setting(5_000, "group.consumer.heartbeat.interval.ms")
-    """How often (ms) members are told to send heartbeats."""
+    """Interval (ms) at which members are told to send heartbeats."""
 
     min_heartbeat_interval_ms: int = _setting(5_000, "group.consumer.min.heartbeat.interval.ms")
     """Least `consumer.heartbeat.interval.ms` (ms) of a group's own configs."""
@@ -98,7 +98,7 @@ class ConsumerGroupConfig:
     """Assignors that members may ask for, between commas: uniform, range. The first is taken when none asks."""
 
     migration_policy: str = _text(MigrationPolicy.BIDIRECTIONAL.value, "group.consumer.migration.policy", parse_policy)
-    """Whether members of both protocols may be in one group, so that an application is moved while it runs.
+    """The policy for members of both protocols in one group, so that an application is moved while it runs.
     `upgrade`: a group of classic consumers becomes a consumer group when a member of the consumer protocol joins.
     `downgrade`: it becomes a classic one when the last such member leaves. `bidirectional`: both. `disabled`: neither,
     and classic members are refused by a consumer group that has members."""
@@ -113,7 +113,7 @@ class ConsumerGroupConfig:
     """Greatest `consumer.assignment.interval.ms` (ms) of a group's own configs."""
 
     regex_refresh_interval_ms: int = _setting(600_000, "group.consumer.regex.refresh.interval.ms", 10_000)
-    """How old (ms) the topics of a regular expression may get before they are looked for again; new topics are found
+    """Age (ms) that the topics of a regular expression may reach before they are looked for again; new topics are found
     sooner."""
 
     kafka_version: str = _text(KafkaVersion.KAFKA_4_3.value, "muster.kafka.version", parse_kafka_version)
@@ -149,7 +149,7 @@ OWN_CONFIGS = {
     "consumer.heartbeat.interval.ms": "heartbeat_interval_ms",
     "consumer.assignment.interval.ms": "assignment_interval_ms",
 }
-"""What may be set for one group, by Kafka's name -> the setting in whose place it comes."""
+"""The configs that may be set for one group, by Kafka's name -> the setting in whose place it comes."""
 
 
 def bounds_of(config: ConsumerGroupConfig, setting: str) -> tuple[int, int]:

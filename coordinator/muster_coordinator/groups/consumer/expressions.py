@@ -26,7 +26,7 @@ from muster_coordinator.state_machine import NOTHING, Result
 
 
 class RegexChange(Enum):
-    """What a heartbeat changed about the expression of its member."""
+    """The change that a heartbeat made to the expression of its member."""
 
     NONE = "none"
     UNRESOLVED = "unresolved"  # its topics are not known yet: an assignment now would be out of date soon

@@ -107,12 +107,12 @@ class ConsumerGroup:
         return topic in self.topic_members or any(topic in resolved.topics for resolved in self.regexes.values())
 
     def is_classic_without(self, member_ids: Iterable[str]) -> bool:
-        """Whether the members without these are at least one, and all of them use the classic protocol."""
+        """True if the members without these are at least one, and all of them use the classic protocol."""
         gone = [self.members[member_id].classic is None for member_id in member_ids]
         return len(gone) < len(self.members) and len(self.members) - self.classic_count == sum(gone)
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a classic member with these protocols can be in the group: one of them is supported by all classic
+        """True if a classic member with these protocols can be in the group: one of them is supported by all classic
         members, or there are none."""
         counts = self.classic_protocols
         return protocol_type == CONSUMER_PROTOCOL_TYPE and any(

@@ -39,7 +39,7 @@ _MEMBER_ID_REQUIRED_SINCE = 1  # KIP-1082
 
 
 def heartbeat_refusal(request: ConsumerGroupHeartbeatRequest, config: ConsumerGroupConfig) -> GroupError | None:
-    """What is wrong with the request whatever the group is; None: nothing. In Kafka's order."""
+    """The error of the request whatever the group is; None: there is none. In Kafka's order."""
     epoch = request.member_epoch
     needs_id = request.api_version >= _MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEAVING_EPOCH
     message = None
@@ -151,7 +151,7 @@ class _Heartbeat(Step):
         return effects.answer(self._response(member, current))
 
     def _turns_assignor(self, member: Member, value: ConsumerGroupMemberValue) -> bool:
-        """Whether the group gets another assignor by what this member asks for. Only Kafka 4.4 assigns anew for it."""
+        """True if the group gets another assignor by what this member asks for. Only Kafka 4.4 assigns anew for it."""
         if value.server_assignor == member.value.server_assignor or not self._state.config.follows_4_4:
             return False
         before, after = self._group.members, self._members(member, value)

@@ -43,7 +43,7 @@ class Current(NamedTuple):
         return self.state in _STATES
 
     def is_at(self, target_epoch: int) -> bool:
-        """Whether nothing is left to do to reach the target of this epoch (Kafka: isReconciledTo)."""
+        """True if nothing is left to do to reach the target of this epoch (Kafka: isReconciledTo)."""
         return self.state == STABLE and self.epoch == target_epoch
 
     def to_value(self) -> ConsumerGroupCurrentValue:
@@ -55,7 +55,7 @@ class Current(NamedTuple):
 NEW_MEMBER = Current()
 
 NO_MEMBER_VALUE = ConsumerGroupMemberValue(None, None, "", "", (), "", -1, None)
-"""What is known of a member before it said anything."""
+"""A member before it said anything."""
 
 
 class Member(NamedTuple):
@@ -65,7 +65,8 @@ class Member(NamedTuple):
 
 
 def current_of(value: ConsumerGroupCurrentValue) -> Current:
-    """What a record says. A broker before 4.3 wrote no epochs of partitions: they are then those of the member."""
+    """The state of a member that a record shows. A broker before 4.3 wrote no epochs of partitions: they are then those
+    of the member."""
     least = max(value.member_epoch, 0)
     return Current(
         value.member_epoch,

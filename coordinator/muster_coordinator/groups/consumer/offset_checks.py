@@ -71,7 +71,7 @@ def member_commit_error(
 
 
 def _had_since(current: Current, topic_id: bytes, partition: int, epoch: int) -> bool:
-    """Whether the member has the partition, and got it at this epoch or before."""
+    """True if the member has the partition, and got it at this epoch or before."""
     for owned in (current.assigned, current.pending_revocation):
         got = owned.get(topic_id, NO_PARTITIONS).get(partition)
         if got is not None:

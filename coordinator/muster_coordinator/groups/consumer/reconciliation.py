@@ -54,7 +54,7 @@ def reconcile(current: Current, goal: Goal, reported: tuple[TopicPartitions, ...
 
 
 def _has_any(reported: tuple[TopicPartitions, ...] | None, partitions: Owned) -> bool:
-    """Whether the member, as far as is known, still has one of these partitions."""
+    """True if the member, as far as is known, still has one of these partitions."""
     if reported is None:
         return True
     return any(

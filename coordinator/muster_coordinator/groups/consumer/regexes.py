@@ -25,11 +25,11 @@ _WORDS = {
     "trailing \\": "trailing backslash at end of expression",
     "unexpected )": "regexp/syntax: internal error",
 }
-"""What RE2 says -> what RE2/J says, and a client is told; all else they say alike."""
+"""Messages of RE2 -> those of RE2/J, which a client is told; all others are alike."""
 
 
 def error_of(regex: str) -> str | None:
-    """What Kafka says of an expression that it refuses (INVALID_REGULAR_EXPRESSION); None: it is a good one."""
+    """Kafka's message about an expression that it refuses (INVALID_REGULAR_EXPRESSION); None: it is a good one."""
     try:
         _compiled(regex)
     except re2.error as error:

@@ -1,4 +1,4 @@
-"""What a heartbeat of a consumer and a JoinGroup of a classic member have in common: the group takes in what changed
+"""The part that a consumer's heartbeat and a classic member's JoinGroup share: the group takes in what changed
 about one member, gets a new target assignment if one is due, and the member takes a step towards its own."""
 
 from __future__ import annotations

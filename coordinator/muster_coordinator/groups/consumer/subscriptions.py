@@ -1,4 +1,5 @@
-"""What the members of a group subscribe to, by name and by expression, and a hash of what these topics are."""
+"""The topics that the members of a group subscribe to, by name and by expression, and a hash of what these topics
+are."""
 
 from __future__ import annotations
 

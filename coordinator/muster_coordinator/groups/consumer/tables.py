@@ -29,7 +29,7 @@ class RegexResolving(Protocol):
 
 
 class Live:
-    """What only an active leader knows of a group."""
+    """The part of a group's state that only an active leader knows."""
 
     __slots__ = ("awaited", "checked_version", "regex_version", "resolving")
 
@@ -67,7 +67,7 @@ class ConsumerTables:
         return self._configs.get(group_id, self.config)
 
     def live(self, group_id: str) -> Live:
-        """What is known of a group that has records, or gets its first ones now."""
+        """The state of a group that has records, or gets its first ones now."""
         return self._live.setdefault(group_id, Live())
 
     def forget_live_of(self, group_id: str) -> None:

@@ -24,14 +24,14 @@ from muster_coordinator.records.consumer_group import (
 
 
 def is_due(group: ConsumerGroup, config: ConsumerGroupConfig, now_ms: int) -> bool:
-    """Whether a target assignment may be computed: not within the interval after the last one (KIP-1263). A clock that
+    """True if a target assignment may be computed: not within the interval after the last one (KIP-1263). A clock that
     went back delays nothing."""
     since_ms = now_ms - group.target_timestamp_ms
     return group.target_timestamp_ms == 0 or not 0 <= since_ms < config.assignment_interval_ms
 
 
 def assignor_of(members: Iterable[ConsumerGroupMemberValue], config: ConsumerGroupConfig) -> str:
-    """What most of the members ask for, or else the first one that is configured."""
+    """The assignor that most of the members ask for, or else the first one that is configured."""
     asked: dict[str, int] = {}
     for value in members:
         if value.server_assignor in config.assignor_names:

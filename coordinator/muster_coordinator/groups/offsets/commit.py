@@ -43,7 +43,8 @@ _EMPTY = GroupState.EMPTY
 _pack_partition = struct.Struct(">i").pack
 _RECORD_BYTES_MAX = 100_000
 _RECORD_BYTES_MIN = 55
-"""What `batch_bytes` counts for one with empty names: 21 beside key and value, 10 of the key, 24 of the value."""
+"""The bytes that `batch_bytes` counts for one with empty names: 21 beside key and value, 10 of the key, 24 of the
+value."""
 _PARTITION_BYTES = 4  # the partition ends an OffsetCommitKey
 
 

@@ -81,7 +81,7 @@ def _held(
     offsets: GroupOffsets,
     may_be_pending: bool,
 ) -> tuple[tuple[str, FetchedPartitions], ...]:
-    """What is found, and nothing made of it yet."""
+    """The offsets as they are found, before an answer is made of them."""
     pending: dict[str, set[int]] = {}
     if may_be_pending:
         for topic, partition in state.offsets.pending_partitions(group_id):

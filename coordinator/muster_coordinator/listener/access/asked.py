@@ -1,4 +1,4 @@
-"""What every guard works with: the right of one client, and an answer that is changed on its way out."""
+"""The tools of every guard: the right of one client, and an answer that is changed on its way out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class Rights:
-    """What one client may do, by the ACLs of this moment."""
+    """The rights of one client, by the ACLs of this moment."""
 
     __slots__ = ("_audit", "_authorizer", "_request", "_told", "_who")
 

@@ -193,7 +193,7 @@ class ClusterHandlers:
 
 
 def asks_by_id_in_vain(request: w.MetadataRequest, version: int) -> bool:
-    """Whether the request names a topic by id in a version whose topic id is not used."""
+    """True if the request names a topic by id in a version whose topic id is not used."""
     topics = request.topics or ()
     return version in _ID_WITHOUT_NAME and any(t.name is None or any(t.topic_id) for t in topics)
 

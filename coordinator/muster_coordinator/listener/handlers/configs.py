@@ -170,12 +170,12 @@ class _Part:
 
 
 def _for_clients(code: int) -> int:
-    """What a client of Kafka takes for a broker that may answer when it asks again."""
+    """The code as a client gets it: of the codes in `_NO_NEWS` one after which it asks again."""
     return int(ErrorCode.COORDINATOR_NOT_AVAILABLE) if code in _NO_NEWS else code
 
 
 def errors_of(request: f.IncrementalAlterConfigsRequest) -> list[f.AlteredResource | None]:
-    """What is wrong with each resource, whatever a client may do (Kafka: ConfigAdminManager#preprocess)."""
+    """The errors of each resource, whatever a client may do (Kafka: ConfigAdminManager#preprocess)."""
     count = Counter((each.resource_type, each.name) for each in request.resources)
     return [_error_of(each, count[each.resource_type, each.name] > 1) for each in request.resources]
 

@@ -95,5 +95,5 @@ class ShardRoutes:
 
 
 def is_loading(parts: Sequence[Any]) -> bool:
-    """Whether a shard is loading, which makes the whole answer an error, as in Kafka."""
+    """True if a shard is loading, which makes the whole answer an error, as in Kafka."""
     return any(part.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for part in parts)

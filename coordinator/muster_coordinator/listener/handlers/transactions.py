@@ -25,7 +25,7 @@ logger = structlog.get_logger(__name__)
 
 
 class TransactionView(ImageView, Protocol):
-    """Where transactional ids live."""
+    """The view of the cluster that tells where transactional ids live."""
 
     @property
     def transaction_partitions(self) -> range:

@@ -334,7 +334,7 @@ class Journal:
         return b"".join(parts)
 
     def _has_room(self, payload_bytes: int) -> bool:
-        """Whether the current file has room for a frame of this size."""
+        """True if the current file has room for a frame of this size."""
         return self._position + FRAME_BYTES + payload_bytes <= self._settings.file_bytes
 
     def _write_frame(self, payload: bytes) -> None:

@@ -178,7 +178,7 @@ class Segment:
 
 
 def has_valid_crc(batch: bytes) -> bool:
-    """Whether the CRC of a whole batch is right. It covers neither base offset nor leader epoch."""
+    """True if the CRC of a whole batch is right. It covers neither base offset nor leader epoch."""
     return crc32c(batch[_CRC_START:]) == int.from_bytes(batch[_CRC_POSITION:_CRC_START], "big")
 
 
@@ -237,7 +237,7 @@ def _check(chunk: bytes, at: int, position: int, expected: int) -> BatchInfo | s
 
 
 def _holds_valid_batch(rest: bytes, expected: int) -> bool:
-    """Whether a whole batch of an offset at or after `expected` begins anywhere in `rest`, but not at its start.
+    """True if a whole batch of an offset at or after `expected` begins anywhere in `rest`, but not at its start.
 
     The damage may be in a length, so every byte is a possible start; the magic byte narrows them down.
     """

@@ -1,4 +1,4 @@
-"""How a group moves from Kafka to Muster while it runs. No I/O.
+"""The move of a group from Kafka to Muster while it runs. No I/O.
 
 Source: docs/adr/0048.
 """

@@ -1,4 +1,4 @@
-"""What Kafka answers about a group that moves. No I/O."""
+"""Kafka's answers about a group that moves. No I/O."""
 
 from __future__ import annotations
 

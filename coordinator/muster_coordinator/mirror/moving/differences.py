@@ -1,4 +1,4 @@
-"""What is not the same in Kafka's answers about a group and in those of the mirror, in words. Pure.
+"""The differences between Kafka's answers about a group and those of the mirror, in words. Pure.
 
 All that DescribeGroups or ConsumerGroupDescribe and OffsetFetch show counts, each byte of it, but not the order in
 which it comes.
@@ -22,7 +22,7 @@ from muster_coordinator.requests.groups import (
 
 
 def difference_of(theirs: GroupAtKafka, ours: GroupAtKafka) -> str:
-    """What differs; "": nothing. Configs are not looked at."""
+    """The first difference; "": there is none. Configs are not looked at."""
     if theirs.describing != ours.describing:
         return f"{theirs.describing} describes it there, and {ours.describing} here"
     ours_by_name = dict(_fields(ours))
@@ -80,7 +80,7 @@ def _places(topics: Iterable[NamedPartitions]) -> frozenset[tuple[bytes, str, in
 
 
 def difference_of_offsets(theirs: OffsetFetchResponse, ours: OffsetFetchResponse) -> str:
-    """What differs; "": nothing."""
+    """The first difference; "": there is none."""
     there, here = _by_partition(theirs), _by_partition(ours)
     for place in sorted({*there, *here}):
         if there.get(place) != here.get(place):

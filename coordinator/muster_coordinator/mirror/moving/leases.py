@@ -33,11 +33,11 @@ class Leases:
         return tuple(self._until_ms)
 
     def are_known(self, now_ms: int) -> bool:
-        """Whether no lease of an earlier leader is left."""
+        """True if no lease of an earlier leader is left."""
         return now_ms >= self._unknown_until_ms
 
     def are_drained(self, fence: int, now_ms: int) -> bool:
-        """Whether each gateway that has a lease has nothing outstanding behind the fence."""
+        """True if each gateway that has a lease has nothing outstanding behind the fence."""
         self._forget(now_ms)
         return all(fence in drained for _, drained in self._drained.values())
 

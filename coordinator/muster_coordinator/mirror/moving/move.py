@@ -27,7 +27,7 @@ _OVER = (Step.DECIDING, Step.MOVED, Step.GIVEN_UP)
 
 
 class Task(Enum):
-    """What the leader does next."""
+    """The leader's next step."""
 
     READ_END = "ask a broker for the end of the partition, now"
     WRITE = "write the group's offsets to Kafka"
@@ -56,7 +56,7 @@ class Move:
 
     @property
     def fence(self) -> Fence | None:
-        """What leases name."""
+        """The fence that leases name; None: there is none."""
         return None if self.step in _UNFENCED else self._fence
 
     def look(self, leases: Leases, position: int, complete: bool, open_transactions: bool, now_ms: int) -> Task | None:

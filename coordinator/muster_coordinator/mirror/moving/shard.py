@@ -31,7 +31,7 @@ _DESCRIBED = 5
 
 
 class Mirror(Protocol):
-    """How far the shard has read."""
+    """The mirror as a move sees it: how far it has read."""
 
     @property
     def position(self) -> MirrorPosition: ...
@@ -54,7 +54,7 @@ class MovesOfShard:
     # -- to Muster -----------------------------------------------------------------------------------------------------
 
     def obstacles(self, group_id: str) -> Iterator[str]:
-        """What in this partition keeps the group from moving to Muster."""
+        """The obstacles in this partition to a move of the group to Muster."""
         handover, position = self._groups.handover, self._mirror.position
         sessions = handover.session_timeouts_ms(group_id)
         if self._routes.serves(group_id):
@@ -83,7 +83,7 @@ class MovesOfShard:
             yield f"a member has {unknown}, which this pod does not see at Kafka: not yet, or no more"
 
     def obstacles_there(self, there: GroupAtKafka) -> Iterator[str]:
-        """What Kafka's answers say against a move of the group to Muster."""
+        """The obstacles in Kafka's answers to a move of the group to Muster."""
         wrong = self._groups.handover.config_out_of_bounds(there.configs)
         if wrong:
             yield (
@@ -131,7 +131,7 @@ class MovesOfShard:
     # -- back ----------------------------------------------------------------------------------------------------------
 
     def obstacles_back(self, group_id: str) -> Iterator[str]:
-        """What in this partition keeps the group from going back to Kafka."""
+        """The obstacles in this partition to a move of the group back to Kafka."""
         if self._routes.is_own(group_id):
             yield "it was never Kafka's: muster.upstream.served.groups names it"
         elif not self._routes.serves(group_id):

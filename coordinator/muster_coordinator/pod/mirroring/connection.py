@@ -71,12 +71,13 @@ class UpstreamConnection:
             raise
 
     def serves(self, api: Api, version: int) -> bool:
-        """Whether the broker does, as it said when it was connected to last; before that nothing is known."""
+        """True if the broker serves this version, as it said when it was connected to last; before that it is not
+        known."""
         lowest, highest = self._served.get(api.key, (0, -1))
         return lowest <= version <= highest
 
     def _is_over(self) -> bool:
-        """Whether the broker is about to ask again who we are (KIP-368): a new connection says so as well."""
+        """True if the broker is about to ask again who we are (KIP-368): a new connection says so as well."""
         return self._good_until_s is not None and asyncio.get_running_loop().time() >= self._good_until_s
 
     async def _open(self) -> None:

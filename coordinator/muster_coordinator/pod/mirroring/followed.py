@@ -117,7 +117,7 @@ class Followed:
     # -- before a fetch ------------------------------------------------------------------------------------------------
 
     def take_back_if_needed(self, topic_id: bytes, leader_epoch: int) -> bool:
-        """Whether what was read has to be taken back before anything can be read; then a part of it is."""
+        """True if what was read has to be taken back before anything can be read; then a part of it is."""
         position = self.position
         if not position.clearing and is_another_topic(position, topic_id):
             self._read_again("the topic is another one: it was deleted and created again, or the cluster is another")

@@ -1,4 +1,4 @@
-"""Whether a pod can follow the upstream, as its status tells."""
+"""The part of a pod's status that tells if it can follow the upstream."""
 
 from __future__ import annotations
 

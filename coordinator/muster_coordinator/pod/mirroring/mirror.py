@@ -44,7 +44,8 @@ PARTITION_BYTES = 128 << 10
 """The bytes of one answer for each partition: a few milliseconds of work for the event loop."""
 FETCH_BYTES = 512 << 10
 TOPICS_EVERY = 20
-"""How many rests lie between two looks at the upstream's topics: 5 s by default. A new partition has consumers then."""
+"""The number of rests between two looks at the upstream's topics: 5 s by default. A new partition has consumers
+then."""
 BYPASSES_NAMED = 3
 """Groups in a pod's status that are used at the upstream; the log has all."""
 

@@ -41,8 +41,8 @@ def filled(buckets: int, hashes: Sequence[int]) -> int:
 
 
 def put(buckets: int, count: int, hashes: Iterable[int], added: int) -> int:
-    """How many buckets a table of `buckets` with `count` entries of these hashes has once another one was put into
-    it."""
+    """The number of buckets that a table of `buckets` with `count` entries of these hashes has once another one was put
+    into it."""
     if buckets < _TREES_FROM and count >= _CROWD:
         mask = buckets - 1
         if sum(1 for each in hashes if not (each ^ added) & mask) >= _CROWD:
@@ -62,13 +62,13 @@ def buckets_of_copy(count: int) -> int:
 
 @lru_cache(maxsize=65536)
 def string_hash(text: str) -> int:
-    """What HashMap makes of a string's hash code, 32 bits."""
+    """A string's hash code as HashMap spreads it, 32 bits."""
     return _spread(java_string_hash(text) & 0xFFFFFFFF)
 
 
 @lru_cache(maxsize=65536)
 def uuid_hash(topic_id: bytes) -> int:
-    """What HashMap makes of the hash code of an org.apache.kafka.common.Uuid, 32 bits."""
+    """The hash code of an org.apache.kafka.common.Uuid as HashMap spreads it, 32 bits."""
     folded = int.from_bytes(topic_id[:8], "big") ^ int.from_bytes(topic_id[8:], "big")
     return _spread((folded >> 32) ^ (folded & 0xFFFFFFFF))
 
@@ -78,7 +78,7 @@ def _spread(hash_code: int) -> int:
 
 
 def partition_hash(partition: int) -> int:
-    """What HashMap makes of the hash code of an Integer that is not negative."""
+    """The hash code of an Integer that is not negative, as HashMap spreads it."""
     return _spread(partition)
 
 

@@ -34,7 +34,7 @@ def _precedence(entry: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
 
 
 def _subscribers(spec: GroupSpec, members: list[tuple[str, MemberSpec]]) -> dict[bytes, int]:
-    """How many members subscribe to each topic."""
+    """The number of members that subscribe to each topic."""
     if spec.homogeneous:
         return dict.fromkeys(members[0][1].topics, len(members)) if members else {}
     counts: dict[bytes, int] = {}

@@ -1,4 +1,4 @@
-"""What an assignor is given (`GroupSpec`), and what it gives (`Assignment` of each member)."""
+"""The input of an assignor (`GroupSpec`), and its output (`Assignment` of each member)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GroupSpec(NamedTuple):
 
 
 def nothing_assigned(spec: GroupSpec) -> dict[str, Assignment]:
-    """What members get that subscribe to nothing."""
+    """The assignment of members that subscribe to nothing."""
     return {
         member_id: NO_ASSIGNMENT if member.assignment else member.assignment
         for member_id, member in spec.members.items()

@@ -56,7 +56,7 @@ class PartitionWrites:
         self._looked_ms = now_ms
 
     def is_written(self, group_id: str) -> bool:
-        """Whether the group has moved to Muster. Those that were never Kafka's stay here."""
+        """True if the group has moved to Muster. Those that were never Kafka's stay here."""
         route = self.followed.machine.routes.by_group.get(group_id)
         return route is not None and route.at_muster
 

@@ -257,7 +257,7 @@ class WriteBack:
         transaction.done.append(group_id)
 
     def _may_write(self, writes: PartitionWrites, group_id: str) -> bool:
-        """Whether this pod leads the partition, as far as it knows, and the group is at Muster."""
+        """True if this pod leads the partition, as far as it knows, and the group is at Muster."""
         return self._of(writes.followed.partition) is writes and writes.is_written(group_id)
 
     def _tell(self) -> None:
