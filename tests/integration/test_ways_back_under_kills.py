@@ -1,5 +1,5 @@
-"""Pods and the gateway are killed at each step of a live group's way back: one side serves it afterwards, and no
-acknowledged commit is lost."""
+"""Pods, the gateway and Kafka are killed at each step of a live group's way back, of both protocols: one side serves it
+afterwards, and no acknowledged commit is lost."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import asyncio
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from tests.integration.test_moves_at_kafka import beat
 from tests.support.both_logs import commits_on_the_wrong_side
+from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
-from tests.support.live_groups import Confluent
+from tests.support.live_groups import Confluent, Modern
 from tests.support.moves_under_kills import (
     KAFKA,
+    LOGS,
     PARTITIONS,
     TOPIC,
     WHO,
@@ -36,11 +36,7 @@ pytestmark = [
 ]
 
 STEPS = ("waiting", "draining", "writing", "comparing", "deciding", "moved")
-LOGS = int(KAFKA["offsets.topic.num.partitions"])
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, UNKNOWN_MEMBER_ID = 14, 15, 16, 25
-ROUNDS = int(os.environ.get("MUSTER_BACK_KILL_ROUNDS", "0"))
-"""How often each of them is killed at each step; 0: two kills, at the steps that write to Kafka and decide."""
-WANTED = [(who, step) for step in STEPS for who in WHO] * ROUNDS or [("leader", "writing"), ("gateway", "deciding")]
 
 
 class Rejoining(Confluent):
@@ -70,50 +66,93 @@ class Rejoining(Confluent):
         return found
 
 
-@pytest.mark.timeout(300 + 60 * len(WANTED))
-async def test_leader_and_gateway_are_killed_at_each_step_of_a_way_back(tmp_path: Path) -> None:
-    async with KafkaBroker(tmp_path / "kafka", KAFKA, {TOPIC: PARTITIONS}) as kafka:
-        upstream = f"127.0.0.1:{kafka.port}"
-        async with before_kafka(tmp_path / "muster", upstream) as (pods, bootstrap):
-            await _kill_at_each_step(pods, upstream, bootstrap)
-            await asyncio.sleep(1)  # segment files are behind by 250 ms
-            logs = sorted((pods.muster.data / "pods").iterdir())
-            wrong, judged = commits_on_the_wrong_side(kafka.data_dir, logs, LOGS)
-            print(judged, "commits judged")
-            assert wrong == {}
-            assert judged > 10 * len(WANTED)
+class ModernRejoining(Rejoining):
+    """The same with the consumer protocol."""
+
+    PROTOCOL = Modern.PROTOCOL
 
 
-async def _kill_at_each_step(pods: PodsThatDie, kafka: str, bootstrap: str) -> None:
-    members = [Rejoining(bootstrap, f"mv-{number}", TOPIC) for number in range(len(WANTED))]
-    feed = Feed(kafka)
+ROUNDS = int(os.environ.get("MUSTER_BACK_KILL_ROUNDS", "0"))
+"""How often each of them is killed at each step, of each kind of group; 0: three kills in all, at steps
+that write to Kafka and decide."""
+WAVES: list[list[tuple[str, str, type[Rejoining]]]] = [
+    [(who, step, kind) for step in STEPS] for kind in (Rejoining, ModernRejoining) for who in WHO
+] * ROUNDS or [
+    [
+        ("leader", "writing", Rejoining),
+        ("kafka", "comparing", ModernRejoining),
+        ("gateway", "deciding", Rejoining),
+    ]
+]
+
+
+@pytest.mark.timeout(300 + 250 * len(WAVES))
+async def test_leader_gateway_and_kafka_are_killed_at_each_step_of_a_way_back(tmp_path: Path) -> None:
+    async with (
+        KafkaBroker(tmp_path / "kafka", KAFKA, {TOPIC: PARTITIONS}) as kafka,
+        before_kafka(tmp_path / "muster", f"127.0.0.1:{kafka.port}") as (pods, bootstrap),
+    ):
+        produced, sides = 0, []
+        for number, wanted in enumerate(WAVES):
+            members = [kind(bootstrap, f"mv-{number}-{step}", TOPIC) for _, step, kind in wanted]
+            produced, found = await _kill_at_each_step(pods, kafka, members, [each[:2] for each in wanted], produced)
+            sides += found
+            for member in members:
+                assert await asyncio.to_thread(committed, bootstrap, member.group) == produced
+        await asyncio.sleep(1)  # segment files are behind by 250 ms
+        logs = sorted((pods.muster.data / "pods").iterdir())
+        wrong, judged = commits_on_the_wrong_side(kafka.data_dir, logs, LOGS)
+        print(judged, "commits judged")
+        assert wrong == {}
+        assert judged > 10 * len(sides)
+        assert ["Kafka"] in sides, "none has gone back"
+
+
+async def _kill_at_each_step(
+    pods: PodsThatDie, kafka: KafkaBroker, members: list[Rejoining], wanted: list[tuple[str, str]], produced: int
+) -> tuple[int, list[list[str]]]:
+    """(how many records there are then, the side that serves each group). `produced`: how many there are."""
+    feed = Feed(f"127.0.0.1:{kafka.port}", produced)
     async with live(members):
         for member in members:
             await pods.move(member.group)
         killed = []
-        for (who, step), member in zip(WANTED, members, strict=True):
-            killed.append(await kill_at(pods, member, who, step, STEPS, back=True))
+        for (who, step), member in zip(wanted, members, strict=True):
+            killed.append((*await kill_at(pods, kafka, member, who, step, STEPS, back=True), type(member).__name__))
+            print(killed[-1])
         await asyncio.to_thread(feed.stop)
         await until(lambda: all(len(set(each.values)) >= feed.produced for each in members), "all records everywhere")
-        sides = [await _sides(member.group, kafka, pods.listeners()) for member in members]
-    print(list(zip(killed, sides, strict=True)))
-    assert all(len(each) == 1 for each in sides), sides
-    assert "Kafka" in sides[-1], "none has gone back"
+        sides = [await _sides(member, kafka.port, pods.listeners()) for member in members]
+    print(sides)
+    assert all(len(each) == 1 for each in sides), list(zip(killed, sides, strict=True))
     for member in members:
         assert member.given_again() == [], member
         assert sorted(set(map(int, member.values))) == list(range(feed.produced)), member
-        assert await asyncio.to_thread(committed, bootstrap, member.group) == feed.produced
+    return feed.produced, sides
 
 
-async def _sides(group: str, kafka: str, listeners: list[str]) -> list[str]:
+async def _sides(member: Rejoining, kafka: int, listeners: list[str]) -> list[str]:
     """The sides that serve the group: Kafka if it has members there, Muster if a pod does not refuse to be its
     coordinator. A pod's answer to DescribeGroups tells nothing, since a mirror shows Kafka's members."""
-    client = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
-    described: Any = client.describe_consumer_groups([group], request_timeout=10)[group]
-    found = ["Kafka"] if (await asyncio.to_thread(described.result)).members else []
-    answers = [await _beat(each, group) for each in listeners]
+    found = ["Kafka"] if await _has_members(kafka, member) else []
+    answers = [await _beat(each, member.group) for each in listeners]
     assert set(answers) <= {NOT_COORDINATOR, UNKNOWN_MEMBER_ID}, answers
     return [*found, *(["Muster"] if UNKNOWN_MEMBER_ID in answers else [])]
+
+
+async def _has_members(port: int, member: Rejoining) -> bool:
+    client = await KafkaClient.connect(port)
+    try:
+        if isinstance(member, ModernRejoining):
+            m = schema("consumer_group_describe", 1)
+            request = m.ConsumerGroupDescribeRequest(group_ids=(member.group,), include_authorized_operations=False)
+        else:
+            m = schema("describe_groups", 5)
+            request = m.DescribeGroupsRequest(groups=(member.group,), include_authorized_operations=False)
+        (group,) = (await client.call(request)).groups
+        return bool(group.members)
+    finally:
+        await client.close()
 
 
 async def _beat(listener: str, group: str) -> int:

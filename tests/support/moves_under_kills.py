@@ -1,4 +1,4 @@
-"""Pods in front of a Kafka, of which one is killed at a named step of the move of a live group."""
+"""Pods and a gateway in front of a Kafka: one of them, or Kafka, is killed at a named step of a live group's move."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from aiohttp import ClientError, ClientSession
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.support.kafka_broker import KafkaBroker
 from tests.support.live_groups import Confluent
 from tests.support.local_cluster import LocalCluster, wait_until
 from tests.support.moving_pods import Pods
@@ -25,11 +26,12 @@ TOPIC, PARTITIONS = "in", 2
 KAFKA = {
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "100",
-    "group.coordinator.rebalance.protocols": "classic",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
 }
+LOGS = int(KAFKA["offsets.topic.num.partitions"])
 OPTIONS = ["--partitions", "3", "--gateway-port", "0", "--muster-groups", "m-"]
 SETTINGS = ["muster.upstream.movable.groups=mv-", "muster.upstream.lease.ms=1500"]
-WHO = ("leader", "gateway")
+WHO = ("leader", "gateway", "kafka")
 
 
 class PodsThatDie(Pods):
@@ -41,6 +43,23 @@ class PodsThatDie(Pods):
                 return await super().start(group, dry_run=dry_run, back=back)
             except ClientError:
                 await asyncio.sleep(0.05)
+
+    async def leading(self, group: str) -> int:
+        """The process that leads the group's partition, as soon as one does."""
+        async with asyncio.timeout(60):
+            while True:
+                for each in self._record():
+                    if await self._leads(each["apiAddress"], group):
+                        pid: int = each["process"]["pid"]
+                        return pid
+                await asyncio.sleep(0.05)
+
+    async def _leads(self, api: str, group: str) -> bool:
+        try:
+            async with self._session.post(f"http://{api}/v1/moves", json={"group": group, "dryRun": True}) as answer:
+                return answer.status == 200
+        except ClientError:
+            return False
 
     async def _found(self, group: str) -> tuple[str, MoveStatus]:
         for api in self.apis():
@@ -56,11 +75,12 @@ class PodsThatDie(Pods):
 
 
 class Feed:
-    """Produces to Kafka itself until it is stopped."""
+    """Produces to Kafka itself until it is stopped: each number once, in order, though Kafka dies meanwhile.
+    `produced`: how many are there already."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.produced = 0
-        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    def __init__(self, bootstrap: str, produced: int = 0) -> None:
+        self.produced = produced
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -102,16 +122,28 @@ async def live(members: Sequence[Confluent]) -> AsyncIterator[None]:
 
 
 async def kill_at(
-    pods: PodsThatDie, member: Confluent, who: str, step: str, steps: Sequence[str], *, back: bool = False
+    pods: PodsThatDie,
+    kafka: KafkaBroker,
+    member: Confluent,
+    who: str,
+    step: str,
+    steps: Sequence[str],
+    *,
+    back: bool = False,
 ) -> tuple[str, str]:
     """(who was killed, at which step): at that step of the move of the member's group, or a later one, as some take a
     millisecond. The member commits again afterwards."""
+    if step == "waiting":  # takes time only at a leader that does not know the leases of the one before
+        os.kill(await pods.leading(member.group), signal.SIGKILL)
     await pods.start(member.group, back=back)
     leader, at = await _reached(pods, member.group, step, steps)
-    gateway = pods.muster.run_record()["gateway"]["pid"]
-    os.kill(leader if who == "leader" else gateway, signal.SIGKILL)
+    if who == "kafka":
+        kafka.kill()
+        await kafka.start()
+    else:
+        os.kill(leader if who == "leader" else pods.muster.run_record()["gateway"]["pid"], signal.SIGKILL)
     before = member.commits
-    await until(lambda: member.commits > before + 5, f"{member} after the {who} was killed, {at}")
+    await until(lambda: member.commits > before + 5, f"{member} after {who} was killed, {at}")
     return who, at
 
 
