@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer
@@ -165,6 +166,18 @@ class Aio(Member):
                     self.errors.append(repr(error))
                 self.longest_s = max(self.longest_s, time.monotonic() - begun_s)
         await consumer.stop()
+
+
+@contextmanager
+def running(members: Sequence[Member]) -> Iterator[None]:
+    """Each consumes and commits while this is entered."""
+    with ExitStack() as stack:
+        for member in members:
+            thread = threading.Thread(target=member.run, daemon=True)
+            thread.start()
+            stack.callback(thread.join, 30)
+            stack.callback(member.stopped.set)
+        yield
 
 
 class LiveGroups:

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import ClientError, ClientSession
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.live_groups import Confluent
+from tests.support.live_groups import Confluent, running
 from tests.support.local_cluster import LocalCluster, wait_until
 from tests.support.moving_pods import Pods
 
@@ -111,12 +111,7 @@ async def before_kafka(data: Path, upstream: str) -> AsyncIterator[tuple[PodsTha
 @asynccontextmanager
 async def live(members: Sequence[Confluent]) -> AsyncIterator[None]:
     """Each commits while this is entered."""
-    with ExitStack() as stack:
-        for member in members:
-            thread = threading.Thread(target=member.run, daemon=True)
-            thread.start()
-            stack.callback(thread.join, 30)
-            stack.callback(member.stopped.set)
+    with running(members):
         await until(lambda: all(each.commits > 5 for each in members), "commits of all groups")
         yield
 

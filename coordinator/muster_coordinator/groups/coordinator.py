@@ -60,6 +60,7 @@ from muster_coordinator.groups.offsets.deletion import (
 from muster_coordinator.groups.offsets.fetch import offset_fetch
 from muster_coordinator.groups.offsets.transactions import describe_producers, write_txn_marker
 from muster_coordinator.groups.packed import decode_group
+from muster_coordinator.groups.parking import park_group, unless_parked
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION, check_part, restore_part, snapshot_parts
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.records.consumer_group import CONFIGS_TYPE, ConsumerGroupRecord
@@ -70,6 +71,7 @@ from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.parking import ParkGroupRequest
 from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Record, Result, TimerKey, Token
 
 START_SLICE = 1_000
@@ -78,7 +80,7 @@ START_SLICE = 1_000
 _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     m.OffsetCommitRequest: offset_commit,
     m.HeartbeatRequest: heartbeat,
-    m.JoinGroupRequest: join_group,
+    m.JoinGroupRequest: unless_parked(join_group),
     m.SyncGroupRequest: sync_group,
     m.LeaveGroupRequest: leave_group,
     m.OffsetFetchRequest: offset_fetch,
@@ -89,11 +91,12 @@ _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     m.TxnOffsetCommitRequest: txn_offset_commit,
     m.WriteTxnMarkerRequest: write_txn_marker,
     m.DescribeProducersRequest: describe_producers,
-    c.ConsumerGroupHeartbeatRequest: heartbeat_of_consumer,
+    c.ConsumerGroupHeartbeatRequest: unless_parked(heartbeat_of_consumer),
     c.DescribeConsumerGroupRequest: describe_consumers,
     f.AlterGroupConfigsRequest: alter_group_configs,
     f.DescribeGroupConfigsRequest: describe_group_configs,
     f.ListConfigResourcesRequest: list_configured_groups,
+    ParkGroupRequest: park_group,
 }
 
 
@@ -296,6 +299,7 @@ class GroupCoordinator:
         self._start_queue = iter(())
         self._expiry_queue.clear()
         self._deletion_queue.clear()
+        self._state.parked.clear()
         self._state.consumers.forget_live()
         parked: list[Token] = []
         for group in [group for group in self._state.groups.values() if isinstance(group, ClassicGroup)]:
@@ -316,6 +320,9 @@ class GroupCoordinator:
         if key == START_SESSIONS_TIMER:
             self._start_sessions(effects, now_ms)
             return effects.result()
+        if kind == "parked":
+            self._state.parked.discard(group_id)
+            return NOTHING
         if not self._serves(group_id):
             return NOTHING
         if kind == "consumer-rebalance":

@@ -38,6 +38,11 @@ def sync_timer(group_id: str) -> TimerKey:
     return ("sync", group_id, "")
 
 
+def parked_timer(group_id: str) -> TimerKey:
+    """Time at which a group whose members were put out lets them in again."""
+    return ("parked", group_id, "")
+
+
 class Effects:
     """Records, answers and timers of one operation, in the order in which they came about.
 

@@ -40,6 +40,7 @@ from muster_coordinator.records.structs import BatchRecord, UnknownRecord
 from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.parking import ParkGroupRequest
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.state_machine import (
     Decoder,
@@ -70,6 +71,7 @@ _WRITES = (
     c.ConsumerGroupHeartbeatRequest,
     f.AlterGroupConfigsRequest,
     f.DescribeGroupConfigsRequest,  # Kafka keeps those of its groups elsewhere
+    ParkGroupRequest,
 )
 
 

@@ -1,11 +1,13 @@
 """Resets of offsets: what one would do, and the same carried out, at the leader of the group's partition.
 
 The group has no member when a plan is made, and when it is carried out: the state machine refuses the commit otherwise.
+If its members are to be parked, they are put out for that (`groups/parking.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import structlog
@@ -16,6 +18,7 @@ from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.records_of import Place, RecordsOfKafka
 from muster_coordinator.pod.shard_question import ShardRefusedError, ask_shard
 from muster_coordinator.podapi.resets import (
+    PARKED_MS,
     PLACES_MAX,
     PlanAnswer,
     PlannedOffset,
@@ -26,6 +29,7 @@ from muster_coordinator.podapi.resets import (
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.parking import ParkGroupRequest
 from muster_coordinator.reset_aims import Aim, Edges, Impossible, aimed
 from muster_coordinator.shard.shard import Shard
 
@@ -72,35 +76,62 @@ class Resets:
         if isinstance(shard.machine, MirrorCoordinator) and not shard.machine.routes.serves(request.group):
             return PlanAnswer(("Kafka coordinates the group: reset it there",))
         try:
-            if not await self._is_empty(shard, request.group):
-                raise Impossible(_MEMBERS)
-            committed = await self._committed(shard, request.group)
-            return PlanAnswer((), await self._planned(request, committed))
+            if not request.park:
+                if not await self._is_empty(shard, request.group):
+                    raise Impossible(_MEMBERS)
+                return PlanAnswer((), await self._planned(request, await self._committed(shard, request.group)))
+            if not await self._is_empty(shard, request.group):  # nobody is put out for what cannot be
+                await self._planned(request, await self._committed(shard, request.group))
+            return PlanAnswer((), await self._planned_parked(shard, request))
         except Impossible as error:
             return PlanAnswer((str(error),))
         except UpstreamError as error:
             return PlanAnswer((f"Kafka does not say where partitions begin and end: {error}",))
 
+    async def _planned_parked(self, shard: Shard, request: PlanRequest) -> tuple[PlannedOffset, ...]:
+        """The plan, with everybody kept out from then on. Raises Impossible, UpstreamError, NotLedError."""
+        await _park(shard, request.group)
+        try:
+            return await self._planned(request, await self._committed(shard, request.group))
+        except BaseException:
+            await _let_in(shard, request.group)
+            raise
+
     async def reset(self, request: ResetRequest) -> ResetAnswer:
         """Raises NotLedError."""
         shard, group = self._led(request.group), request.group
         try:
-            now = await self._committed(shard, group)
+            answer = await self._judged(shard, request)
+            if answer is None and request.park:
+                await _park(shard, group)
+                answer = await self._judged(shard, request)
+            return answer or await self._written(shard, request)
         except Impossible as error:
             return ResetAnswer("Refused", str(error))
+        finally:
+            if request.park:
+                await _let_in(shard, group)
+
+    async def _judged(self, shard: Shard, request: ResetRequest) -> ResetAnswer | None:
+        """None: the offsets are to be written. Raises Impossible, NotLedError."""
+        now = await self._committed(shard, request.group)
         places = [(each, now.get((each.topic, each.partition), -1)) for each in request.offsets]
         if all(offset == each.after for each, offset in places):
             return ResetAnswer("Written")
         if changed := [each for each, offset in places if offset not in (each.before, each.after)]:
             return ResetAnswer("Changed", f"{changed[0].topic}-{changed[0].partition} has another offset since")
+        return None
+
+    async def _written(self, shard: Shard, request: ResetRequest) -> ResetAnswer:
+        """Raises NotLedError."""
         topics: dict[str, list[tuple[int, int, int, str]]] = {}
         for each in request.offsets:
             topics.setdefault(each.topic, []).append((each.partition, each.after, -1, ""))
         asked = tuple((topic, tuple(offsets)) for topic, offsets in topics.items())
-        answer = await _ask(shard, m.OffsetCommitRequest(group, -1, "", None, -1, asked, _COMMITTED))
+        answer = await _ask(shard, m.OffsetCommitRequest(request.group, -1, "", None, -1, asked, _COMMITTED))
         refused = {code: f"{topic}-{index}" for topic, results in answer.topics for index, code in results if code}
         if not refused:
-            logger.info("offsets_reset", group=group, partitions=len(request.offsets))
+            logger.info("offsets_reset", group=request.group, partitions=len(request.offsets), parked=request.park)
             return ResetAnswer("Written")
         return ResetAnswer("Refused", _why(refused))
 
@@ -189,6 +220,20 @@ def _why(refused: Mapping[int, str]) -> str:
     if code in _ELSEWHERE:
         raise NotLedError(f"the partition of the group cannot be written now: {ErrorCode(code).name}")
     return f"{where} is refused with {ErrorCode(code).name}"
+
+
+async def _park(shard: Shard, group: str) -> None:
+    """Raises Impossible: its members cannot be put out; NotLedError."""
+    answer = await _ask(shard, ParkGroupRequest(group, PARKED_MS))
+    _check(answer.error_code)
+    if answer.reason:
+        raise Impossible(answer.reason)
+
+
+async def _let_in(shard: Shard, group: str) -> None:
+    """If the leadership has ended, nobody is kept out any more."""
+    with suppress(NotLedError):
+        await _ask(shard, ParkGroupRequest(group, 0))
 
 
 async def _ask(shard: Shard, request: Any) -> Any:

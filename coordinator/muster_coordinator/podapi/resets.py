@@ -1,7 +1,8 @@
-"""POST /v1/resets/plan, POST /v1/resets: offsets of a group without members are set, at the leader of its partition.
+"""POST /v1/resets/plan, POST /v1/resets: offsets of a group are set, at the leader of its partition.
 
-A plan writes nothing. Who wants it carried out keeps it first, and sends it then: sent again it changes nothing, as a
-partition has to have the offset of before or the one of after.
+A plan writes no offset. Who wants it carried out keeps it first, and sends it then: sent again it changes nothing, as a
+partition has to have the offset of before or the one of after. Members stand in the way, unless they are to be parked:
+then a plan that has no other obstacle puts them out, and nobody gets in for `PARKED_MS`, or until it was carried out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from muster_coordinator.podapi.fields import Answer, Request
 
 PLACES_MAX = 1_000
 """Partitions of one reset: its plan is kept in a status."""
+PARKED_MS = 10_000
+"""Longest time that members are kept out: the plan is written down and carried out meanwhile."""
 
 _Group = Annotated[str, msgspec.Meta(min_length=1, max_length=32_767)]
 _Offset = Annotated[int, msgspec.Meta(ge=0)]
@@ -21,12 +24,13 @@ _Offset = Annotated[int, msgspec.Meta(ge=0)]
 
 class PlanRequest(Request, frozen=True):
     """`number`: an offset, how far to shift, or milliseconds since 1970. `topics`: all of their partitions; none: all
-    that the group has an offset for."""
+    that the group has an offset for. `park`: whether members are put out."""
 
     group: _Group
     to: Literal["earliest", "latest", "offset", "shiftBy", "datetime"]
     number: int = 0
     topics: tuple[str, ...] = ()
+    park: bool = False
 
 
 class PlannedOffset(Request, frozen=True):
@@ -46,10 +50,11 @@ class PlanAnswer(Answer, frozen=True):
 
 
 class ResetRequest(Request, frozen=True):
-    """A plan that is to be carried out."""
+    """A plan that is to be carried out. `park`: as in the plan; members that are back are put out again."""
 
     group: _Group
     offsets: Annotated[tuple[PlannedOffset, ...], msgspec.Meta(min_length=1, max_length=PLACES_MAX)]
+    park: bool = False
 
 
 class ResetAnswer(Answer, frozen=True):

@@ -10,6 +10,7 @@ from muster_coordinator.requests import configs as f
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import transactions as t
+from muster_coordinator.requests.parking import ParkGroupRequest, ParkGroupResponse
 
 
 def _every_partition(topics: tuple[tuple[str, tuple[Any, ...]], ...], code: int) -> tuple[Any, ...]:
@@ -45,6 +46,7 @@ _REFUSALS: dict[type, Callable[[Any, int], object]] = {
     m.TxnOffsetCommitRequest: lambda r, code: m.TxnOffsetCommitResponse(_every_partition(r.topics, code)),
     m.WriteTxnMarkerRequest: lambda r, code: m.WriteTxnMarkerResponse(error_code=code),
     m.DescribeProducersRequest: lambda r, code: m.DescribeProducersResponse(error_code=code),
+    ParkGroupRequest: lambda r, code: ParkGroupResponse(code),
     t.InitProducerIdRequest: lambda r, code: t.InitProducerIdResponse(code),
     t.AddPartitionsRequest: lambda r, code: t.AddPartitionsResponse(
         r.transactional_id, _every_partition(r.topics, code)

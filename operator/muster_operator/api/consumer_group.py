@@ -15,7 +15,7 @@ MUSTER: Side = "Muster"
 
 
 class GroupReset(msgspec.Struct, frozen=True, rename="camel"):
-    """A reset of the group's offsets, carried out once, while the group has no members."""
+    """A reset of the group's offsets, carried out once, while the group has no members or they are parked."""
 
     id: Annotated[
         str,
@@ -43,6 +43,14 @@ class GroupReset(msgspec.Struct, frozen=True, rename="camel"):
             extra_json_schema={"x-kubernetes-list-type": "set"},
         ),
     ] = ()
+    members: Annotated[
+        Literal["Wait", "Park"],
+        Meta(
+            description="What of the group's members. Wait: the reset waits until their consumers are stopped. Park:"
+            " they are put out, and join again when the offsets are written; what they have not committed they read"
+            " again. Not with cooperative assignors of the classic protocol."
+        ),
+    ] = "Wait"
 
 
 RESET_RULES = rules(

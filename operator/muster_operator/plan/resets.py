@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from muster_coordinator.podapi.resets import PlanRequest
+from muster_coordinator.podapi.resets import PlannedOffset, PlanRequest, ResetRequest
 from muster_operator.api.conditions import Condition, ConditionType, Reason, without_condition
 from muster_operator.api.consumer_group import (
     ConsumerGroup,
@@ -46,6 +46,18 @@ def is_to_ask(group: ConsumerGroup, facts: ResetFacts) -> bool:
     return not facts.plan
 
 
+def reset_request(group: ConsumerGroup) -> ResetRequest:
+    """The plan of the status, which is that of the declared reset."""
+    reset, last = group.spec.reset, group.status.reset
+    assert reset is not None
+    assert last is not None
+    offsets = [
+        PlannedOffset(each.topic, each.partition, -1 if each.before is None else each.before, each.after)
+        for each in last.offsets
+    ]
+    return ResetRequest(group.spec.group, tuple(offsets), reset.members == "Park")
+
+
 def is_recorded(group: ConsumerGroup) -> bool:
     """True if the declared reset is the one in the status."""
     reset, last = group.spec.reset, group.status.reset
@@ -63,7 +75,7 @@ def plan_request(group: ConsumerGroup) -> PlanRequest:
         number = reset.shift_by or 0
     elif reset.to == "datetime":
         number = max(int(parse_time(reset.datetime or "") * 1000), 0)
-    return PlanRequest(group.spec.group, reset.to, number, reset.topics)
+    return PlanRequest(group.spec.group, reset.to, number, reset.topics, reset.members == "Park")
 
 
 def with_reset(

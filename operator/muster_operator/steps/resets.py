@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from muster_coordinator.podapi.client import PodRefusedError
-from muster_coordinator.podapi.resets import PlannedOffset, ResetRequest
 from muster_operator.api.consumer_group import ConsumerGroup
 from muster_operator.plan.actions import Action, AskResets
 from muster_operator.plan.observation import CallKind
-from muster_operator.plan.resets import is_recorded, key_of, plan_request
+from muster_operator.plan.resets import is_recorded, key_of, plan_request, reset_request
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import TELL_EVERY_S, Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
@@ -44,15 +43,11 @@ async def _ask(context: Context, groups: Sequence[ConsumerGroup], session: PodSe
 
 async def _ask_of(context: Context, group: ConsumerGroup, session: PodSession) -> None:
     """Raises PodApiError, ValueError."""
-    key, last, resets = key_of(group), group.status.reset, context.memory.resets
+    key, resets = key_of(group), context.memory.resets
     assert key is not None
-    if last is None or not is_recorded(group):
+    if not is_recorded(group):
         plan = await session.client.plan_reset(plan_request(group))
         resets.planned(key, plan, context.clock.monotonic())
         return
-    offsets = [
-        PlannedOffset(each.topic, each.partition, -1 if each.before is None else each.before, each.after)
-        for each in last.offsets
-    ]
-    answer = await session.client.reset(ResetRequest(group.spec.group, tuple(offsets)))
+    answer = await session.client.reset(reset_request(group))
     resets.carried_out(key, answer, context.clock.monotonic())

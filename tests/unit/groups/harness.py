@@ -238,7 +238,9 @@ class Harness:
                 assert ("sync", group_id, "") in self.timers or group.leader not in group.pending_sync
 
         for kind, group_id, member_id in self.timers:
-            if group_id and not kind.startswith("consumer-"):
+            if kind == "parked":
+                assert group_id in self.coordinator._state.parked
+            elif group_id and not kind.startswith("consumer-"):
                 check_timer(kind, self.group(group_id), member_id)
 
     def group_ids(self) -> list[str]:

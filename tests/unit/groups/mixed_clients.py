@@ -53,6 +53,8 @@ class Consumer:
         if answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # it was alone with classic members, and put out
             self.owned, self.epoch = NOTHING, 0
             return
+        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return
         assert answer.error_code == 0, answer
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -151,7 +153,7 @@ class Classic:
         if code == ErrorCode.ILLEGAL_GENERATION:
             self.owned, self.generation, self._joins = NOTHING, -1, True
             return True
-        if code == ErrorCode.NOT_COORDINATOR:
+        if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             self._joins = True
             return True
         if code:

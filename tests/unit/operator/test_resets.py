@@ -15,7 +15,7 @@ from tests.unit.operator.fakes import World, cluster, world
 from tests.unit.operator.test_groups import HERE, KNOWN, UPSTREAM, condition, group, leader, seen, written
 
 from muster_coordinator.podapi.moves import MoveStatus
-from muster_coordinator.podapi.resets import PlanAnswer, PlannedOffset, PlanRequest, ResetAnswer
+from muster_coordinator.podapi.resets import PlanAnswer, PlannedOffset, PlanRequest, ResetAnswer, ResetRequest
 from muster_operator.api.conditions import Condition, ConditionType, Reason
 from muster_operator.api.consumer_group import GroupReset, PastReset, ResetOffset, ResetStatus
 from muster_operator.api.models import ConsumerGroup
@@ -25,7 +25,7 @@ from muster_operator.plan.group_facts import AGAIN_S
 from muster_operator.plan.observation import CallKind, Observation
 from muster_operator.plan.planner import plan
 from muster_operator.plan.reset_facts import ResetFacts, ResetMemory
-from muster_operator.plan.resets import PAST_MAX, key_of, plan_request
+from muster_operator.plan.resets import PAST_MAX, key_of, plan_request, reset_request
 
 OFFSETS = (PlannedOffset("t", 0, 100, 90), PlannedOffset("t", 1, -1, 0))
 RECORDED = (ResetOffset("t", 0, 90, 100), ResetOffset("t", 1, 0))
@@ -169,6 +169,7 @@ def test_of_two_resources_of_one_group_the_older_has_its_reset() -> None:
         ({"to": "earliest"}, PlanRequest("k-orders", "earliest")),
         ({"to": "latest", "topics": ["t", "u"]}, PlanRequest("k-orders", "latest", 0, ("t", "u"))),
         ({"to": "offset", "offset": 7}, PlanRequest("k-orders", "offset", 7)),
+        ({"to": "earliest", "members": "Park"}, PlanRequest("k-orders", "earliest", park=True)),
         ({"to": "shiftBy", "shiftBy": -7}, PlanRequest("k-orders", "shiftBy", -7)),
         ({"to": "datetime", "datetime": "1970-01-01T00:00:01.5Z"}, PlanRequest("k-orders", "datetime", 1_500)),
     ],
@@ -176,6 +177,13 @@ def test_of_two_resources_of_one_group_the_older_has_its_reset() -> None:
 def test_pods_are_asked_for_what_is_declared(declared: dict[str, Any], request_: PlanRequest) -> None:
     reset = msgspec.convert({"id": "one", **declared}, GroupReset)
     assert plan_request(replace(SUBJECT, spec=replace(SUBJECT.spec, reset=reset))) == request_
+
+
+@pytest.mark.parametrize("members", ["Wait", "Park"])
+def test_what_the_status_has_is_what_pods_are_to_carry_out(members: str) -> None:
+    reset = msgspec.convert({"id": "one", "to": "earliest", "members": members}, GroupReset)
+    subject = recorded(replace(SUBJECT, spec=replace(SUBJECT.spec, reset=reset)), "Planned")
+    assert reset_request(subject) == ResetRequest("k-orders", OFFSETS, members == "Park")
 
 
 def test_events_tell_of_resets() -> None:

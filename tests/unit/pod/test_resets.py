@@ -11,6 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from tests.unit.mirror.harness import MemoryWriter, MirrorShard
 from tests.unit.podapi.fake_pod import FakePod
 
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.classic.tables import group_record
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.records_of import Place
 from muster_coordinator.pod.resets import NotLedError, Resets
@@ -18,6 +20,7 @@ from muster_coordinator.pod.routes.resets import reset_routes
 from muster_coordinator.podapi import resets as api
 from muster_coordinator.podapi.resets import PlanAnswer, PlannedOffset, PlanRequest, ResetAnswer, ResetRequest
 from muster_coordinator.podapi.server import build_app
+from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
 from muster_coordinator.requests import groups as m
 from muster_coordinator.reset_aims import Edges
 
@@ -48,32 +51,52 @@ class Topics:
 
 
 class World:
-    def __init__(self) -> None:
-        self.mirror = MirrorShard(MemoryWriter(), serves=lambda group: group.startswith("m-"))
+    """`assignor`: of a member that the group has; "": it has none."""
+
+    def __init__(self, assignor: str = "") -> None:
+        writer = MemoryWriter()
+        if assignor:
+            member = GroupMember("one-1", "one", "c", "/h", 9_000, 9_000, b"", b"")
+            value = GroupMetadataValue("consumer", 1, assignor, "one-1", 1_000, (member,))
+            writer.append([(*group_record(GROUP, value)[:2], None)], 1, 1_000)
+        self.mirror = MirrorShard(writer, serves=lambda group: group.startswith("m-"))
         self.records = Records()
         self.resets = self.of(cast(Any, self.records))
-        self.commit({("t", 0): 20, ("t", 1): 3})
+        self.commit({("t", 0): 20, ("t", 1): 3}, member=("one-1", 1) if assignor else ("", -1))
 
     def of(self, records: Any) -> Resets:
         return Resets({0: self.mirror.shard}, lambda: range(1), Topics(), records)
 
-    def commit(self, offsets: dict[Place, int], group: str = GROUP) -> None:
+    def commit(self, offsets: dict[Place, int], group: str = GROUP, member: tuple[str, int] = ("", -1)) -> None:
+        assert self.code(offsets, member, group) == 0
+
+    def code(self, offsets: dict[Place, int], member: tuple[str, int], group: str = GROUP) -> int:
+        """The error code of a commit. `member`: its id and generation."""
         topics = tuple((topic, ((number, offset, -1, ""),)) for (topic, number), offset in offsets.items())
-        answer = self.mirror.ask(m.OffsetCommitRequest(group, -1, "", None, -1, topics, 8))
-        assert not any(code for _, results in answer.topics for _, code in results)
+        answer = self.mirror.ask(m.OffsetCommitRequest(group, member[1], member[0], None, -1, topics, 8))
+        return max(int(code) for _, results in answer.topics for _, code in results)
+
+    def beat(self) -> int:
+        """The error code that the member of before gets."""
+        return int(self.mirror.ask(m.HeartbeatRequest(GROUP, 1, "one-1", None)).error_code)
+
+    def join_code(self) -> int:
+        """The error code that a client gets which knows that its member is gone."""
+        request = m.JoinGroupRequest(GROUP, 9_000, 9_000, "gone", None, "consumer", (("range", b""),), None, "c", "", 9)
+        return int(self.mirror.ask(request).error_code)
 
     def committed(self) -> dict[Place, int]:
         answer = self.mirror.ask(m.OffsetFetchRequest(GROUP, None, -1, None, True))
         return {(topic, each[0]): each[1] for topic, partitions in answer.topics for each in partitions}
 
-    def join(self) -> None:
+    def join(self, protocol: str = "range") -> None:
         """A member comes: the group is not empty any more."""
         request = m.JoinGroupRequest(
             group_id=GROUP,
             member_id="",
             group_instance_id="one",
             protocol_type="consumer",
-            protocols=(("range", b""),),
+            protocols=((protocol, b""),),
             rebalance_timeout_ms=9_000,
             session_timeout_ms=9_000,
             client_id="c",
@@ -94,11 +117,13 @@ class World:
                 self.mirror.shard.parked.committed(self.mirror.writer.end_offset)
         return task.result()
 
-    async def plan(self, to: Any, number: int = 0, topics: tuple[str, ...] = (), group: str = GROUP) -> PlanAnswer:
-        return await self.run(self.resets.plan(PlanRequest(group, to, number, topics)))
+    async def plan(
+        self, to: Any, number: int = 0, topics: tuple[str, ...] = (), group: str = GROUP, *, park: bool = False
+    ) -> PlanAnswer:
+        return await self.run(self.resets.plan(PlanRequest(group, to, number, topics, park)))
 
-    async def reset(self, *offsets: PlannedOffset) -> ResetAnswer:
-        return await self.run(self.resets.reset(ResetRequest(GROUP, offsets)))
+    async def reset(self, *offsets: PlannedOffset, park: bool = False) -> ResetAnswer:
+        return await self.run(self.resets.reset(ResetRequest(GROUP, offsets, park)))
 
 
 class _Ignored:
@@ -221,6 +246,92 @@ async def test_pod_that_does_not_lead_or_ends_to_lead_says_so(world: World) -> N
     world.mirror.shard.close("another one leads")
     with pytest.raises(NotLedError, match="NOT_COORDINATOR"):
         await world.reset(*offsets)
+
+
+# -- members that are parked ------------------------------------------------------------------------------------------
+
+NOW_AND_HERE = (ErrorCode.NONE, "Stable")
+
+
+def state(world: World) -> tuple[int, str]:
+    """(what its member gets for a heartbeat, the group's state)"""
+    described = world.mirror.ask(m.DescribeGroupRequest(GROUP, 5))
+    return world.beat(), described.group_state
+
+
+async def test_members_are_put_out_with_the_plan_and_let_in_when_it_was_carried_out() -> None:
+    world = World("range")
+    assert (await world.plan("earliest")).obstacles == ("the group has members: stop its consumers",)
+    assert state(world) == NOW_AND_HERE
+    plan = await world.plan("earliest", park=True)
+    assert state(world) == (ErrorCode.UNKNOWN_MEMBER_ID, "Empty")
+    assert world.code({("t", 0): 44}, ("one-1", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.join_code() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert await world.reset(*plan.offsets, park=True) == ResetAnswer("Written")
+    assert world.committed() == {("t", 0): 5, ("t", 1): 0}
+    assert world.code({("t", 0): 44}, ("one-1", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.join_code() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_nobody_is_put_out_for_what_cannot_be() -> None:
+    world = World("sticky")
+    for to, topics in (("shiftBy", ("t",)), ("earliest", ("gone",))):
+        assert (await world.plan(to, 1, topics, park=True)).obstacles
+        assert state(world) == NOW_AND_HERE
+    world.records.problem = "broker k:9092: no route"
+    assert "no route" in (await world.plan("earliest", park=True)).obstacles[0]
+    assert state(world) == NOW_AND_HERE
+
+
+async def test_members_that_may_keep_their_positions_stay() -> None:
+    world = World("cooperative-sticky")
+    plan = await world.plan("earliest", park=True)
+    assert "cooperative-sticky" in plan.obstacles[0]
+    wanted = (PlannedOffset("t", 0, 20, 5),)
+    assert (await world.reset(*wanted, park=True)).outcome == "Refused"
+    assert state(world) == NOW_AND_HERE
+    assert world.committed() == {("t", 0): 20, ("t", 1): 3}
+
+
+async def test_members_that_are_back_before_a_plan_is_carried_out_are_put_out_again() -> None:
+    world = World("range")
+    wanted = (PlannedOffset("t", 0, 20, 5), PlannedOffset("t", 1, 3, 0))
+    assert await world.reset(*wanted, park=True) == ResetAnswer("Written")
+    assert world.committed() == {("t", 0): 5, ("t", 1): 0}
+    assert state(world) == (ErrorCode.UNKNOWN_MEMBER_ID, "Empty")
+    assert world.join_code() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("committed", "outcome"), [({("t", 0): 30}, "Changed"), ({("t", 0): 5, ("t", 1): 0}, "Written")]
+)
+async def test_members_that_are_back_and_have_committed_are_left(committed: dict[Place, int], outcome: str) -> None:
+    world = World("range")
+    world.commit(committed, member=("one-1", 1))
+    wanted = (PlannedOffset("t", 0, 20, 5), PlannedOffset("t", 1, 3, 0))
+    assert (await world.reset(*wanted, park=True)).outcome == outcome
+    assert state(world) == NOW_AND_HERE
+
+
+async def test_plan_that_fails_once_members_are_out_lets_them_in_again() -> None:
+    world = World("range")
+    calls = 0
+    edges = world.records.edges
+
+    async def fails_the_second_time(places: Iterable[Place]) -> dict[Place, Edges]:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise UpstreamError("broker k:9092: no route")
+        return await edges(places)
+
+    world.records.edges = fails_the_second_time  # type: ignore[method-assign]
+    assert "no route" in (await world.plan("earliest", park=True)).obstacles[0]
+    assert calls == 2
+    assert world.join_code() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# -- over HTTP --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

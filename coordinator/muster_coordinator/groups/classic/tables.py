@@ -42,7 +42,8 @@ class Counters:
 
 class GroupTables:
     """Data of one partition. `groups` are the classic ones; a group id is in one of `groups` and `consumers`.
-    `converted`: live groups whose first records are about to be replayed, of a leader. `new_member_suffix` returns the
+    `converted`: live groups whose first records are about to be replayed, of a leader. `parked`: the groups that let
+    nobody in now, of a leader. `new_member_suffix` returns the
     random part of a new member id.
 
     A group that is as its log has it is packed (`packed`), until a request asks for more than that. The search for
@@ -58,6 +59,7 @@ class GroupTables:
         "groups",
         "new_member_suffix",
         "offsets",
+        "parked",
         "topics",
     )
 
@@ -74,6 +76,7 @@ class GroupTables:
         self.new_member_suffix = new_member_suffix
         self.groups: dict[str, ClassicGroup | bytes] = {}
         self.converted: dict[str, ClassicGroup] = {}
+        self.parked: set[str] = set()
         self.group_counts = dict.fromkeys(GroupState, 0)
         self.offsets = OffsetStore(config.max_producers, config.unpacked_groups)
         self.counters = Counters()
