@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from tests.support.both_logs import commits_on_the_wrong_side
@@ -32,7 +33,15 @@ pytestmark = [
 ]
 
 STEPS = ("waiting", "draining", "reading", "passing", "comparing", "deciding", "moved")
-KINDS: tuple[type[Confluent], ...] = (Confluent, Modern)
+
+
+class Patient(Confluent):
+    """Waits for a Kafka that starts again on a busy machine: its session would end before."""
+
+    PROTOCOL: ClassVar[dict[str, Any]] = {**Confluent.PROTOCOL, "session.timeout.ms": 90_000}
+
+
+KINDS: tuple[type[Confluent], ...] = (Patient, Modern)
 ROUNDS = int(os.environ.get("MUSTER_MOVE_KILL_ROUNDS", "0"))
 """How often each of them is killed at each step, of each kind of group; 0: one of them at each step, in turns."""
 WAVES = [[(who, step, kind) for step in STEPS] for kind in KINDS for who in WHO] * ROUNDS or [

@@ -23,14 +23,20 @@ from tests.support.moving_pods import Pods
 from muster_coordinator.podapi.moves import MovesAnswer, MoveStatus
 
 TOPIC, PARTITIONS = "in", 2
+CONSUMERS = {"group.consumer.session.timeout.ms": "20000", "group.consumer.min.session.timeout.ms": "20000"}
 KAFKA = {
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "100",
     "group.coordinator.rebalance.protocols": "classic,consumer",
+    **CONSUMERS,
 }
 LOGS = int(KAFKA["offsets.topic.num.partitions"])
 OPTIONS = ["--partitions", "3", "--gateway-port", "0", "--muster-groups", "m-"]
-SETTINGS = ["muster.upstream.movable.groups=mv-", "muster.upstream.lease.ms=1500"]
+SETTINGS = [
+    "muster.upstream.movable.groups=mv-",
+    "muster.upstream.lease.ms=1500",
+    *[f"{name}={value}" for name, value in CONSUMERS.items()],
+]
 WHO = ("leader", "gateway", "kafka")
 
 
