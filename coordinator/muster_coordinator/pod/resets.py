@@ -89,7 +89,7 @@ class Resets:
             return PlanAnswer((f"Kafka does not say where partitions begin and end: {error}",))
 
     async def _planned_parked(self, shard: Shard, request: PlanRequest) -> tuple[PlannedOffset, ...]:
-        """The plan, with everybody kept out from then on. Raises Impossible, UpstreamError, NotLedError."""
+        """The plan, once nobody can join. Raises Impossible, UpstreamError, NotLedError."""
         await _park(shard, request.group)
         try:
             return await self._planned(request, await self._committed(shard, request.group))

@@ -1,4 +1,4 @@
-"""What a reset asks of the shard of a group that has members."""
+"""Messages of a reset to the shard of a group that has members."""
 
 from __future__ import annotations
 
