@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace as with_fields
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from tests.support.gitops import Health, Json
 from tests.unit.operator.fakes import cluster
 from tests.unit.operator.model import Model, Operator
 from tests.unit.operator.test_backups import GOOD, asked, status_of
@@ -40,8 +41,6 @@ from muster_operator.plan.planner import plan
 from muster_operator.plan.status import partition_status
 from muster_operator.plan.verdict import Verdict, conditions_of
 
-Json = dict[str, Any]
-Health = Literal["Healthy", "Progressing", "Degraded", "Suspended"]
 See = Callable[[Observation], Observation]
 
 

@@ -3,78 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
-from cel_expr_python import cel
-from lupa.lua51 import LuaRuntime
-from tests.unit.kube.gitops_states import Health, Json, states
+from tests.support.gitops import GITOPS, HEALTH, OF_FLUX, Health, Json, flux_expressions, of_argo, of_flux, run_lua
+from tests.support.gitops_expected import state_and_health
+from tests.unit.kube.gitops_states import states
 
 from muster_operator.api.conditions import ConditionType
 from muster_operator.api.crds import KINDS
 from muster_operator.api.models import CoordinatorCluster
 
-GITOPS = Path(__file__).parents[3] / "examples" / "gitops"
-HEALTH = (GITOPS / "argocd" / "health.lua").read_text(encoding="utf-8")
 ACTIONS = yaml.safe_load((GITOPS / "argocd" / "actions.yaml").read_text(encoding="utf-8"))
 SCRIPTS = {each["name"]: each["action.lua"] for each in ACTIONS["definitions"]}
-OF_FLUX = {"Healthy": "Current", "Suspended": "Current", "Degraded": "Failed", "Progressing": "InProgress"}
 STATES = states()
-SANDBOX = """
-package.loaded.os = {date = os.date, time = os.time}
-os = package.loaded.os
-for _, name in ipairs({"string", "io", "math", "debug", "coroutine"}) do
-  _G[name], package.loaded[name] = nil, nil
-end
-"""
-
-
-def run_lua(script: str, shown: Json) -> Any:
-    """What the script returns, with `obj` as Argo CD sets it, and of the libraries what Argo CD lets a script have."""
-    lua = LuaRuntime(unpack_returned_tuples=True)
-    lua.execute(SANDBOX)
-    lua.globals().obj = lua.table_from(shown, recursive=True)
-    return _plain(lua.execute(script))
-
-
-def _plain(value: Any) -> Any:
-    if not hasattr(value, "items"):
-        return value
-    found = {name: _plain(each) for name, each in value.items()}
-    return [*found.values()] if found and all(isinstance(name, int) for name in found) else found
-
-
-def of_argo(shown: Json) -> Any:
-    return run_lua(HEALTH, shown)
-
-
-def of_flux(shown: Json) -> str:
-    """As Flux's StatusEvaluator: the generation, inProgress, failed, current; else in progress."""
-    seen = shown.get("status", {}).get("observedGeneration")
-    if seen is not None and seen != shown["metadata"]["generation"]:
-        return "InProgress"
-    expressions = {each["kind"]: each for each in flux_expressions()}[shown["kind"]]
-    for name, verdict in (("inProgress", "InProgress"), ("failed", "Failed"), ("current", "Current")):
-        if evaluate(expressions[name], shown):
-            return verdict
-    return "InProgress"
-
-
-def flux_expressions() -> list[Json]:
-    documents = yaml.safe_load_all((GITOPS / "flux" / "muster.yaml").read_text(encoding="utf-8"))
-    (found,) = [each["spec"]["healthCheckExprs"] for each in documents if "healthCheckExprs" in each["spec"]]
-    assert isinstance(found, list)
-    return found
-
-
-def evaluate(expression: str, shown: Json) -> bool:
-    env = cel.NewEnv(variables=dict.fromkeys(("apiVersion", "kind", "metadata", "spec", "status"), cel.Type.DYN))
-    value = env.compile(expression).eval(data=shown).value()
-    assert isinstance(value, bool), value
-    return value
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -83,6 +27,12 @@ def test_argo_cd_and_flux_say_of_each_state_what_is_so(name: str) -> None:
     said = of_argo(shown)
     assert (said["status"], of_flux(shown)) == (health, OF_FLUX[health]), said
     assert said["message"] or health == "Healthy"
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_table_beside_which_running_clusters_are_held_is_right(name: str) -> None:
+    shown, health = STATES[name]
+    assert state_and_health(shown)[1] == health
 
 
 def test_states_are_those_that_count() -> None:
