@@ -8,6 +8,7 @@ import click
 
 from muster_cli.backup.command import backup, restore
 from muster_cli.backup.follow_command import follow, lag
+from muster_cli.backup.take_over_command import take_over
 from muster_cli.drive.command import allow_data_loss, drain, fence, move, restart
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
@@ -62,6 +63,7 @@ cli.add_command(status)
 cli.add_command(ui)
 backup.add_command(follow)
 backup.add_command(lag)
+backup.add_command(take_over)
 groups.add_command(move_groups)
 groups.add_command(move_groups_back)
 groups.add_command(moves)

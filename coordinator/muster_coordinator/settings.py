@@ -33,6 +33,7 @@ from muster_coordinator.setting_fields import (
     ratio,
     text,
 )
+from muster_coordinator.sites.address import parse_site
 from muster_coordinator.tracing.endpoint import check_endpoint
 from muster_coordinator.transactions.config import TransactionConfig
 
@@ -343,6 +344,17 @@ class UpstreamSettings:
 
 
 @dataclass(frozen=True)
+class SiteSettings:
+    """One of several sites, of which one answers clients ([backup.md](backup.md#a-second-site))."""
+
+    site: str = text(None, parse_site)
+    """NAME@STORE, such as `east@s3://backups/shop`: the name of this site, which no other one has had, and the store of
+    the backups that it shares with others. The pod answers clients only while the newest claim in the store names the
+    site: it reads the claims some times in each lease, and closes its clients' connections when the lease ends. S3
+    needs the extra `backup`, which the image has. Not together with an upstream. Empty: nobody is asked."""
+
+
+@dataclass(frozen=True)
 class TracingSettings:
     """Logs and traces of slow work, for people who look for its cause (docs/traces.md). They cost nothing while off."""
 
@@ -380,8 +392,14 @@ class CoordinatorSettings:
     access: AccessSettings = field(default_factory=AccessSettings)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    site: SiteSettings = field(default_factory=SiteSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
     by_listener: Mapping[str, ListenerSecuritySettings] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if self.site.site and self.upstream.upstream_bootstrap:
+            raise ValueError("muster.site: not together with muster.upstream.bootstrap, where a pod writes, too")
 
     def of_listener(self, name: str) -> ListenerSecuritySettings:
         """Those of a listener. `name`: "" is the first."""

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster_cli.backup.cut import Cut, Ends
+from muster_cli.backup.cut import Cut, Ends, OtherHistoryError
 from muster_cli.backup.manifest import Backup, PartitionCut
-from muster_cli.errors import CliError
 from muster_coordinator.records.epoch_cache import EpochCache
-
-
-class OtherHistoryError(CliError):
-    """The cluster is not the one of the backup, or not what became of it."""
 
 
 def forked_at(base: Backup, later: Iterable[PartitionCut]) -> PartitionCut | None:

@@ -16,7 +16,7 @@ from muster_cli.errors import CliError
 from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS, InternalTopic, partition_name
 from muster_coordinator.podapi.client import PodApiError, PodClient
 from muster_coordinator.podapi.cuts import MarkerHoldAnswer
-from muster_coordinator.podapi.models import PodStatus
+from muster_coordinator.podapi.models import PodStatus, SiteStatus
 from muster_coordinator.podapi.segments import PartitionEntry
 
 HOLD_MS = 1500
@@ -56,6 +56,10 @@ class Ends:
     logs: tuple[LedLog, ...]
 
 
+class OtherHistoryError(CliError):
+    """The cluster is not the one of the backup, or not what became of it."""
+
+
 class _AgainError(Exception):
     """Something has changed meanwhile, or is not ready."""
 
@@ -88,6 +92,27 @@ async def read_ends(site: PodsOfCluster, http: aiohttp.ClientSession) -> Ends:
             if time.monotonic() > deadline:
                 raise CliError(f"the ends of all logs were not to be read for {ENDS_FOR_S:.0f} s: {error}") from error
         await asyncio.sleep(RETRY_S)
+
+
+async def read_sites(
+    site: PodsOfCluster, http: aiohttp.ClientSession
+) -> tuple[dict[str, SiteStatus | None], PodApiError | None]:
+    """The site of each pod that answers, and why another one does not. Raises CliError: none runs."""
+    try:
+        _, pods = await _pods(site, http)
+    except _AgainError as error:
+        raise CliError(str(error)) from error
+    answers = await asyncio.gather(*(pod.status() for pod in pods), return_exceptions=True)
+    sites: dict[str, SiteStatus | None] = {}
+    silent: PodApiError | None = None
+    for answer in answers:
+        if isinstance(answer, PodApiError):
+            silent = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            sites[answer.pod] = answer.site
+    return sites, silent
 
 
 async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
@@ -153,6 +178,13 @@ async def _status(pods: Sequence[PodClient]) -> tuple[tuple[Layout, str], dict[i
     """Layout and Kafka cluster id, of which all pods must know the same; and the highest epoch that one of them has
     promised for each partition: a leader of a lower one may have a successor among pods that are not known yet."""
     statuses = await asyncio.gather(*(pod.status() for pod in pods))
+    for status in statuses:
+        site = status.site
+        if site is not None and site.holder not in ("", site.name):
+            raise OtherHistoryError(
+                f"pod {status.pod} is of site {site.name}, and site {site.holder} has taken over: end this cluster, and"
+                " follow that one"
+            )
     found = {(_layout(status), status.cluster_id) for status in statuses}
     if len(found) != 1:
         raise _AgainError("the pods do not know of the same partitions")

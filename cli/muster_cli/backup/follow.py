@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 
 from muster_cli.backup.catalog import read_catalog
-from muster_cli.backup.continuity import OtherHistoryError
 from muster_cli.backup.create import create_backup
+from muster_cli.backup.cut import OtherHistoryError
 from muster_cli.backup.lag import Lag, measure_lag
 from muster_cli.backup.manifest import Backup
 from muster_cli.backup.prune import prune

@@ -43,7 +43,7 @@ def lag(
 
     Exit code 1: the cluster does not answer, it is not what became of that backup, or the lag is over --max-seconds.
     """
-    _one_of(data_dir, cluster)
+    one_of(data_dir, cluster)
     from muster_cli.backup.addresses import open_store
     from muster_cli.backup.catalog import read_catalog
     from muster_cli.backup.lag import measure_lag
@@ -81,7 +81,7 @@ def follow(
     answer is asked again at the next turn. Exit code 0: interrupted. 1: the cluster is not what became of the newest
     backup, such as an old site that is back after another has gone on from its backup.
     """
-    _one_of(data_dir, cluster)
+    one_of(data_dir, cluster)
     from muster_cli.backup.addresses import open_store
     from muster_cli.backup.follow import Follower
     from muster_cli.backup.site import open_pods
@@ -100,7 +100,8 @@ def follow(
         click.echo("stopped; a backup that was not done does not count", err=True)
 
 
-def _one_of(data_dir: Path | None, cluster: str | None) -> None:
+def one_of(data_dir: Path | None, cluster: str | None) -> None:
+    """Raises CliUsageError."""
     if (data_dir is None) == (cluster is None):
         raise CliUsageError("give one of --data-dir and --cluster")
 

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
-from muster_cli.backup.continuity import OtherHistoryError, check_goes_on
-from muster_cli.backup.cut import Ends, read_ends
+from muster_cli.backup.continuity import check_goes_on
+from muster_cli.backup.cut import Ends, OtherHistoryError, read_ends
 from muster_cli.backup.manifest import Backup
 from muster_cli.backup.site import PodsOfCluster
 from muster_cli.errors import CliError

@@ -11,6 +11,7 @@ from muster_cli.backup.catalog import Catalog
 from muster_cli.backup.manifest import BACKUPS, DROPPED, SEGMENTS, Backup
 from muster_cli.backup.store import MissingError, Store
 from muster_cli.progress import Amount
+from muster_coordinator.sites.claims import FOLDER as CLAIMS
 
 _HEX = frozenset("0123456789abcdef")
 
@@ -61,7 +62,7 @@ def verify(
     progress("files", len(needed), len(needed))
     others = [each for each in sorted(catalog.files) if each not in needed and each.startswith(SEGMENTS)]
     strange = [each for each in others if not _is_digest(each.removeprefix(SEGMENTS))]
-    strange += [each for each in catalog.files if not each.startswith((SEGMENTS, BACKUPS, DROPPED))]
+    strange += [each for each in catalog.files if not each.startswith((SEGMENTS, BACKUPS, DROPPED, CLAIMS))]
     problems += [Problem(name, _origin(store, name, needed.keys())) for name in strange]
     named = {segment.name for each in (*catalog.backups, *catalog.dropped) for segment in each.segments()}
     unnamed = len([each for each in others if each not in named and each not in strange])

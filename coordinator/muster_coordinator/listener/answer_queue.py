@@ -40,6 +40,10 @@ class Flow(Protocol):
         """A slice of a large answer can be made: do it in the connection's turn."""
         ...
 
+    def abort(self) -> None:
+        """Close at once; what was not written is dropped."""
+        ...
+
 
 class LargeAnswer:
     """One that is made in slices, twice: its frame begins with its size, and nobody keeps the whole. `left`: bytes of
@@ -78,7 +82,9 @@ class AnswerQueue:
     so that a connection has one such answer in the making: `large`.
     """
 
-    def __init__(self, flow: Flow, rotation: Rotation) -> None:
+    def __init__(self, flow: Flow, rotation: Rotation, may_answer: Callable[[], bool] | None = None) -> None:
+        """`may_answer`: whether anything may be told to a client now; None: it may always."""
+        self._may_answer = may_answer
         self.pending: deque[Exchange] = deque()
         self.request_bytes = 0
         self.ready_bytes = 0
@@ -186,6 +192,9 @@ class AnswerQueue:
         out = self._out
         transport = self._transport
         if transport is None or not out:
+            return
+        if self._may_answer is not None and not self._may_answer():
+            self._flow.abort()
             return
         data = out[0] if len(out) == 1 else b"".join(out)
         self.ready_bytes -= len(data)

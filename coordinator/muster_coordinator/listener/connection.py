@@ -60,7 +60,7 @@ class KafkaConnection(asyncio.Protocol):
         self._state = state
         self._handlers = handlers
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
-        self.answers = AnswerQueue(self, state.rotation)
+        self.answers = AnswerQueue(self, state.rotation, state.may_answer)
         self.paused_reading = False
         self._client_ended = False  # it sends no more, and may still read
         self._write_paused = False

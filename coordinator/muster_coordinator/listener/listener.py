@@ -67,10 +67,18 @@ class Known(Protocol):
 
 
 class KafkaListeners:
-    """`state` is what connections and metrics share. `descriptors`: what of them is whose."""
+    """`state` is what connections and metrics share. `descriptors`: what of them is whose. `may_answer`: whether
+    anything may be told to clients now; None: it may always."""
 
-    def __init__(self, settings: ListenerSettings, clock: Clock, known: Known, descriptors: DescriptorShares) -> None:
-        self.state = ServerState(settings, clock, known.quotas_of)
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        clock: Clock,
+        known: Known,
+        descriptors: DescriptorShares,
+        may_answer: Callable[[], bool] | None = None,
+    ) -> None:
+        self.state = ServerState(settings, clock, known.quotas_of, may_answer)
         self._known = known
         self._descriptors = descriptors
         self._servers: list[Listening] = []

@@ -75,9 +75,12 @@ class ServerState:
         settings: ListenerSettings,
         clock: Clock,
         quotas_of: Callable[[str], Quotas] = lambda principal: NO_QUOTAS,
+        may_answer: Callable[[], bool] | None = None,
     ) -> None:
-        """`quotas_of`: those of a principal now."""
+        """`quotas_of`: those of a principal now. `may_answer`: whether anything may be told to clients now; None: it
+        may always."""
         self.settings = settings
+        self.may_answer = may_answer
         self._quotas_of = quotas_of
         self.clock = clock
         self.now_ms = clock.monotonic_ms()  # as of the last housekeeping: idle times need no more
@@ -105,6 +108,15 @@ class ServerState:
             self._one_too_many(connection, host, "too_many_connections", settings.max_connections)
         elif self._by_host[host] > settings.max_connections_per_ip:
             self._one_too_many(connection, host, "too_many_of_address", settings.max_connections_per_ip)
+        elif self.may_answer is not None and not self.may_answer():
+            self.connection_errors["other_site"] += 1
+            connection.close()
+
+    def abort_all(self) -> None:
+        """Close every connection at once: nothing may be told to clients any more."""
+        for connection in tuple(self.connections):
+            self.connection_errors["other_site"] += 1
+            connection.abort()
 
     def known(self, connection: Connection, who: Identity) -> UserLoad | None:
         """The client has said who it is: count what is the user's, and close what is one too many. Returns what counts

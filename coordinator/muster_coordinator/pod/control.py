@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from muster_coordinator.calls import CallResult, CallStatus
@@ -56,12 +56,14 @@ class Pod:
         delete_offsets_of_removed_topics: bool,
         given: GivenAccess | None = None,
         spans: Spans | None = None,
+        site: Callable[[], p.SiteStatus | None] = lambda: None,
     ) -> None:
         """`given`: what the operator has given of users and ACLs, if this pod takes them from it. `spans`: where
-        elections are traced."""
+        elections are traced. `site`: the pod's right to answer clients, if it is of a site."""
         self.identity = identity
         self._mirror = mirror
         self._given = given
+        self._site = site
         self._manager = manager
         self._view = view
         self._network = network
@@ -212,6 +214,7 @@ class Pod:
             mirror_problem=self._mirror.problem,
             mirror_bypassed=self._mirror.bypassed,
             access=self._given.fingerprint if self._given is not None else None,
+            site=self._site(),
         )
 
     def partitions(self) -> tuple[p.ReplicaStatus, ...]:

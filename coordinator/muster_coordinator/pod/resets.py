@@ -56,7 +56,8 @@ class Topics(Protocol):
 
 
 class Resets:
-    """`partitions`: our numbers of those that clients know. `records`: None if nobody knows where partitions end."""
+    """`partitions`: our numbers of those that clients know. `records`: None if nobody knows where partitions end.
+    `may_answer`: whether groups may be changed here now, and that be told."""
 
     def __init__(
         self,
@@ -64,11 +65,13 @@ class Resets:
         partitions: Callable[[], range],
         topics: Topics,
         records: RecordsOfKafka | None,
+        may_answer: Callable[[], bool] = lambda: True,
     ) -> None:
         self._shards = shards
         self._partitions = partitions
         self._topics = topics
         self._records = records
+        self._may_answer = may_answer
 
     async def plan(self, request: PlanRequest) -> PlanAnswer:
         """Raises NotLedError."""
@@ -99,6 +102,12 @@ class Resets:
 
     async def reset(self, request: ResetRequest) -> ResetAnswer:
         """Raises NotLedError."""
+        answer = await self._reset(request) if self._may_answer() else None
+        if answer is None or not self._may_answer():
+            raise NotLedError("this site does not serve clients now")
+        return answer
+
+    async def _reset(self, request: ResetRequest) -> ResetAnswer:
         shard, group = self._led(request.group), request.group
         try:
             answer = await self._judged(shard, request)

@@ -205,6 +205,17 @@ class ReplicaStatus(Answer, frozen=True):
         )
 
 
+class SiteStatus(Answer, frozen=True):
+    """The right of a pod of site `name` to answer clients. `holder`: the site of claim `term` ("": nobody), which the
+    pod has read last. `held`: it may answer; otherwise `problem` says why not."""
+
+    name: str
+    held: bool
+    holder: str = ""
+    term: int = -1
+    problem: str = ""
+
+
 class PodStatus(Answer, frozen=True):
     """One pod. `boot_id` is the machine's; `metadata_token` and `metadata_version` name the image that it serves.
 
@@ -216,7 +227,7 @@ class PodStatus(Answer, frozen=True):
     image that this data directory has taken, also in an earlier run ("" and 0: none yet). `mirror_problem`: why it can
     follow nothing of the upstream ("": nothing is wrong, or there is none). `mirror_bypassed`: groups of this cluster's
     that have members at the upstream itself, with their clients ("": none has). `access`: the fingerprint of the users
-    and ACLs that the operator gave ("": none yet; None: this pod takes none).
+    and ACLs that the operator gave ("": none yet; None: this pod takes none). `site`: None: it is of no site.
     """
 
     pod: str
@@ -242,6 +253,7 @@ class PodStatus(Answer, frozen=True):
     mirror_problem: str = ""
     mirror_bypassed: str = ""
     access: str | None = None
+    site: SiteStatus | None = None
 
     @property
     def layouts(self) -> tuple[tuple[int, int], ...]:

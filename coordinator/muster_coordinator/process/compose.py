@@ -62,6 +62,7 @@ from muster_coordinator.pod.routes.mirror import mirror_routes
 from muster_coordinator.pod.routes.moves import move_routes
 from muster_coordinator.pod.routes.resets import reset_routes
 from muster_coordinator.pod.routes.segments import segment_routes
+from muster_coordinator.pod.site_lease import SiteLease
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.process.access import ClientAccess, WatchedFiles, given_access
 from muster_coordinator.process.clock import SystemClock
@@ -76,6 +77,8 @@ from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.setting_fields import parse_prefixes
 from muster_coordinator.shard.fencing import Fencing
+from muster_coordinator.sites.address import open_claims, parse_site
+from muster_coordinator.sites.claims import ClaimError
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.tracing.opening import TracingError
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
@@ -165,7 +168,9 @@ async def _start(
         raise StartError(str(error)) from None
 
     warn_of_plain_ports(plain_ports(options, access.security))
-    listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access), descriptors)
+    site = _site(settings, clock, events)
+    may_answer = site.may_answer if site is not None else None
+    listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access), descriptors, may_answer)
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(disk, options.data_dir)
     health = MirrorHealth()
@@ -180,6 +185,7 @@ async def _start(
         delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
         given=given,
         spans=spans,
+        site=lambda: site.status if site is not None else None,
     )
     events.watch(pod)
     stack.push_async_callback(pod.stop)
@@ -195,7 +201,9 @@ async def _start(
         api.router.add_routes(mirror_routes(mirror.status))
     api.router.add_routes(move_routes(mirror.moves if mirror is not None else None))
     records = mirror.records if mirror is not None else None
-    api.router.add_routes(reset_routes(Resets(manager.shards, lambda: view.offsets_partitions, topics, records)))
+    may_reset = may_answer or (lambda: True)
+    resets = Resets(manager.shards, lambda: view.offsets_partitions, topics, records, may_reset)
+    api.router.add_routes(reset_routes(resets))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
     if given is not None:
@@ -216,6 +224,9 @@ async def _start(
         return watched(guarded, settings.tracing.slow_request_ms, clock, view, manager, spans)
 
     await _serve_clients(options, stack, listeners, access, behind_checks)
+    if site is not None:
+        stack.callback(site.stop)
+        site.start(listeners.state.abort_all)
     pod.listening()
     logger.info(
         "listening",
@@ -231,6 +242,17 @@ async def _start(
         compiled=not str(records_batch.__file__).endswith(".py"),  # ADR 13
     )
     return pod
+
+
+def _site(settings: CoordinatorSettings, clock: SystemClock, events: PodEvents) -> SiteLease | None:
+    site = parse_site(settings.site.site)
+    if site is None:
+        return None
+    try:
+        claims = open_claims(site.store)
+    except ClaimError as error:
+        raise StartError(f"muster.site: {error}") from None
+    return SiteLease(site, claims, clock.running_s, events.pod_changed)
 
 
 def _descriptor_shares(settings: CoordinatorSettings) -> DescriptorShares:

@@ -93,7 +93,7 @@ class PodCollector(Collector):
             "muster_connection_errors",
             "Connections answered with an error or closed by the pod: frame_too_large, "
             "malformed_request, unsupported_request, unsupported_api_versions, too_many_connections, "
-            "too_many_of_address, too_many_of_user, too_many_bytes, no_descriptors, idle; logins: "
+            "too_many_of_address, too_many_of_user, too_many_bytes, no_descriptors, idle, other_site; logins: "
             "login, sasl_mechanism, sasl_state, login_timeout, too_many_logins, user_removed, "
             "no_principal.",
             labels=["reason"],

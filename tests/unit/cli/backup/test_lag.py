@@ -10,8 +10,7 @@ from typing import cast
 import pytest
 from click.testing import CliRunner
 
-from muster_cli.backup.continuity import OtherHistoryError
-from muster_cli.backup.cut import Ends, LedLog
+from muster_cli.backup.cut import Ends, LedLog, OtherHistoryError
 from muster_cli.backup.follow import Follower
 from muster_cli.backup.lag import Lag, lag_of
 from muster_cli.backup.manifest import Backup, Layout, PartitionCut, encode_manifest

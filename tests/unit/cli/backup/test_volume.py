@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 from click.testing import CliRunner, Result
 
-from muster_cli.backup.continuity import OtherHistoryError, check_goes_on
-from muster_cli.backup.cut import Ends, LedLog
+from muster_cli.backup.continuity import check_goes_on
+from muster_cli.backup.cut import Ends, LedLog, OtherHistoryError
 from muster_cli.backup.manifest import Backup, Layout, PartitionCut, SegmentFile, encode_manifest
 from muster_cli.backup.restore import EPOCH_STEP
 from muster_cli.backup.store import DirectoryStore
