@@ -14,6 +14,7 @@ import structlog
 
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.records.batch import RecordBatch
+from muster_coordinator.records.errors import RecordDecodeError
 from muster_coordinator.records.structs import UnknownRecord
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.shard.metrics import ShardMetrics
@@ -77,7 +78,8 @@ def replay_log(
     `batches`: those of the log from `from_offset` on, if the caller has them in memory.
 
     Raises DamagedLogError if a batch is unreadable, CorruptBatchError if its records are, RecordDecodeError if a key
-    or a value is, UnsupportedValueVersionError on a known record with an unknown value version (KIP-915). Unknown
+    or a value is, UnsupportedValueVersionError on a known record with an unknown value version (KIP-915); the last two
+    name log and offset. Unknown
     record types are skipped, counted, and logged once per type.
     """
     decode, replay = state.machine.new_decoder(), state.machine.replay
@@ -97,7 +99,11 @@ def replay_log(
                 state.replay_control(records, producer)
                 continue
             for record in records:
-                change = decode(record.key, record.value)
+                try:
+                    change = decode(record.key, record.value)
+                except RecordDecodeError as error:
+                    error.args = (f"the record at offset {record.offset} of {log.directory.name}: {error}",)
+                    raise
                 if type(change) is UnknownRecord:
                     _count_unknown(change, record.offset, log, metrics, unknown_types)
                 else:

@@ -80,7 +80,16 @@ async def fails_to_load(pod: PodUnderTest, batch_records: list[tuple[bytes, byte
 
 async def test_record_that_does_not_parse_fails_the_load_and_says_so(pod: PodUnderTest) -> None:
     message = await fails_to_load(pod, [(b"\x00\x01\x7f", b"")])
-    assert message.startswith("RecordDecodeError")
+    assert message.startswith("RecordDecodeError: the record at offset 1 of __consumer_offsets-0: ")
+
+
+async def test_record_of_a_later_version_fails_the_load_and_says_where_it_is(pod: PodUnderTest) -> None:
+    key, value = commits(1)[0]
+    assert value is not None
+    message = await fails_to_load(pod, [(key, value), (key, b"\x00\x05" + value[2:])])
+    assert message.endswith(
+        "the record at offset 2 of __consumer_offsets-0: OffsetCommitValue version 5 is not supported"
+    )
 
 
 async def test_batch_whose_records_do_not_parse_fails_the_load_and_says_so(pod: PodUnderTest) -> None:
