@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
+from threading import Event
 
 import pytest_asyncio
 from tests.unit.pod.test_replica_manager import PodUnderTest
@@ -132,6 +134,24 @@ async def test_copies_are_counted_and_what_is_not_archived(pod: ArchivedPod) -> 
     pod.disk.fault = None
     await archiver.work()
     assert (counts.done, counts.failed, counts.byte_count, counts.lag_bytes) == (len(closed), 1, sum(closed), 0)
+
+
+async def test_bytes_that_wait_are_shown_while_the_archive_does_not_answer(pod: ArchivedPod) -> None:
+    archiver, _ = pod.workers
+    log = pod.manager.replicas[0].log
+    closed = [segment.size for segment, _ in log.closed_segments(log.end_offset)]
+    answers = Event()
+
+    def fault(operation: str, path: Path, size: int) -> None:
+        if ROOT in path.parents:
+            answers.wait(20)
+
+    pod.disk.fault = fault
+    work = asyncio.create_task(archiver.work())
+    await pod.until(lambda: archiver.counts.lag_bytes == sum(closed))
+    answers.set()
+    await work
+    assert archiver.counts.lag_bytes == 0
 
 
 async def test_log_of_which_nothing_is_known_to_be_committed_is_not_archived(pod: ArchivedPod) -> None:

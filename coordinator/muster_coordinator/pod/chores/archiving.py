@@ -71,12 +71,16 @@ class Archiver(Background):
         return found if found is not None and found.log is host.replica.log_or_none else None
 
     async def work(self) -> None:
+        self.counts.lag_bytes = self._waiting_bytes()  # an archive that does not answer holds up what follows
         for host in tuple(self._hosts.values()):
             if host.may_tend:
                 async with host.log_lock:
                     if host.may_tend:
                         await self._archive_log(host)
-        self.counts.lag_bytes = sum(
+        self.counts.lag_bytes = self._waiting_bytes()
+
+    def _waiting_bytes(self) -> int:
+        return sum(
             segment.size
             for host in self._hosts.values()
             if host.may_tend
