@@ -5,44 +5,34 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-import msgspec
 import structlog
 
 from muster_coordinator.security.tls import Tls
-from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec, MusterUser
-from muster_operator.kube.applying import belongs_to, has_generation, in_the_way, is_as_applied, stamped
+from muster_operator.api.models import CoordinatorCluster, MusterUser
+from muster_operator.kube.applying import is_as_applied
 from muster_operator.kube.backups import KubeBackups
 from muster_operator.kube.cache import Cache, name_of, take, take_list
 from muster_operator.kube.certificates import Certificates
-from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
-from muster_operator.kube.client import Json, KubeClient, KubeError
+from muster_operator.kube.claims import LOOK_EVERY_S, Claims
+from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.definitions import outdated_definitions
-from muster_operator.kube.external import external_services, surplus
 from muster_operator.kube.gateways import DEPLOYMENTS, Gateways
-from muster_operator.kube.manifests import (
-    CLUSTER_LABEL,
-    bootstrap_service_name,
-    is_secured,
-    manifests,
-    may_be_secured,
-    with_present_claims,
-    with_present_template,
-)
+from muster_operator.kube.manifests import CLUSTER_LABEL, bootstrap_service_name, is_secured
 from muster_operator.kube.missing_secrets import MissingSecrets
 from muster_operator.kube.nodes import Nodes
 from muster_operator.kube.pod_info import cluster_of, is_made_by, pod_info
+from muster_operator.kube.pod_objects import PodObjects
 from muster_operator.kube.restores import KubeRestores
 from muster_operator.kube.stateful_sets import StatefulSets, is_own
 from muster_operator.kube.stranded import StrandedVolumes
 from muster_operator.kube.users import KubeUsers
 from muster_operator.plan.access import AccessState
 from muster_operator.plan.observation import StrandedVolume
-from muster_operator.store.port import ClusterKey, NotFoundError, Notify, Unwatch, key_of
+from muster_operator.store.port import ClusterKey, Notify, Unwatch, key_of
 from muster_operator.store.workload import PodInfo, WorkloadState
 
 log = structlog.get_logger(__name__)
@@ -52,19 +42,6 @@ BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
 
 SELECTOR = CLUSTER_LABEL
 """Label selector of pods and StatefulSets: those that carry the label."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Applied:
-    """The objects that were applied last for a cluster: the manifests of this object (its uid) and spec."""
-
-    uid: str
-    spec: CoordinatorClusterSpec
-    keep_template: bool
-    generation: int
-    at: float
-    objects: Mapping[tuple[str, str], Json]
-    """By kind and name."""
 
 
 class KubeWorkload:
@@ -91,19 +68,15 @@ class KubeWorkload:
         self._services: Cache[Json] = Cache(cluster_of)
         self._infos: dict[ClusterKey, tuple[PodInfo, ...]] = {}
         """The answer of `pods`, until something that it is made from changes."""
-        self._applied: dict[ClusterKey, _Applied] = {}
-        self._made: dict[tuple[ClusterKey, str], Json] = {}
-        """By cluster and its uid: the StatefulSet as it was applied last, whatever others have done to it since."""
-        self._changed_by_others: Counter[ClusterKey] = Counter()
-        """Counts how often the applied objects became doubtful, also while they were being applied."""
         self._stateful_sets = StatefulSets()
-        self._conflicts: dict[ClusterKey, str] = {}
-        self._refusals: dict[ClusterKey, str] = {}
         self._outdated_definitions = ""
         self._claims = Claims(client, clock)
         self._stranded = StrandedVolumes(client, clock)
         self._missing = MissingSecrets(client, clock)
         self._certificates = certificates
+        self._objects = PodObjects(
+            client, default_image, self._took_service, self._tell, clock, secured=certificates is not None
+        )
         self.gateways = Gateways(client, default_image, self._took_service, self._tell, clock)
         self.backups = KubeBackups(client, default_image, self._tell)
         self.restores = KubeRestores(client, default_image, self.backups, self._stateful_sets.get, self._tell)
@@ -118,7 +91,7 @@ class KubeWorkload:
         self._outdated_definitions = await outdated_definitions(self._client)
         for key in self._stateful_sets.replace(await self._list("/apis/apps/v1", "statefulsets")):
             self._note_stateful_set(key)
-        for key in [*self._applied]:
+        for key in self._objects.clusters():
             self._look_at_generation(key)
         self.gateways.replace(await self._list(*DEPLOYMENTS))
         await self.backups.load(self._namespace)
@@ -180,10 +153,7 @@ class KubeWorkload:
 
     def _look_at_generation(self, key: ClusterKey) -> None:
         """If it is not the one that was applied, or another writer has changed it, it is applied again."""
-        applied, live = self._applied.get(key), self._stateful_sets.get(key)
-        if applied is not None and not has_generation(
-            live, applied.generation, applied.objects.get(("StatefulSet", key.name))
-        ):
+        if self._objects.is_changed(key, self._stateful_sets.get(key)):
             self._doubt(key)
             self._tell(key)
 
@@ -198,22 +168,18 @@ class KubeWorkload:
     def _compare(self, kind: str, listed: Iterable[Json]) -> None:
         """Look at all that there are of a kind: what is gone, or not as it was applied, is applied again."""
         live = {(cluster_of(raw), raw["metadata"]["name"]): raw for raw in listed}
-        for key in [*self._applied]:
+        for key in self._objects.clusters():
             wanted = self._wanted(key, kind)
             if not all(is_as_applied(live.get((key, name)), manifest) for name, manifest in wanted.items()):
                 self._doubt(key)
                 self._tell(key)
 
     def _wanted(self, key: ClusterKey, kind: str) -> Mapping[str, Json]:
-        applied = self._applied.get(key)
-        objects = {} if applied is None else applied.objects
-        of_pods = {name: manifest for (each, name), manifest in objects.items() if each == kind}
-        return {**of_pods, **self.gateways.wanted(key, kind)}
+        return {**self._objects.wanted(key, kind), **self.gateways.wanted(key, kind)}
 
     def _doubt(self, key: ClusterKey) -> None:
         self.gateways.doubt(key)
-        self._applied.pop(key, None)
-        self._changed_by_others[key] += 1
+        self._objects.doubt(key)
 
     def _tell(self, key: ClusterKey) -> None:
         for notify in self._notify:
@@ -230,7 +196,7 @@ class KubeWorkload:
         """See the port. The gateway comes after the pods, and not while an object of theirs is somebody else's."""
         key = key_of(cluster)
         done = await self._ensure_pods(cluster, keep_template=keep_template)
-        if key not in self._conflicts and await self.gateways.ensure(
+        if not self._objects.conflict(key) and await self.gateways.ensure(
             cluster,
             self._services.indexed(key),
             self._pods.indexed(key),
@@ -240,13 +206,7 @@ class KubeWorkload:
         return done
 
     async def _ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool) -> str:
-        """Apply StatefulSet, Services and disruption budget, as far as they are not as declared.
-
-        Objects of these names that belong to somebody else are found before anything is applied, and nothing is.
-        """
-        key, uid = key_of(cluster), cluster.metadata.uid
-        known, changes = self._applied.get(key), self._changed_by_others[key]
-        now = self._clock()
+        key = key_of(cluster)
         await self._learn_nodes(known_too=False)
         await self._keep_certificates(key, cluster)
         if await self._stranded.look(key, self._pods.indexed(key)):
@@ -254,59 +214,16 @@ class KubeWorkload:
         if await self._missing.look(key, self._pods.indexed(key)):
             self._infos.pop(key, None)
             self._tell(key)
-        wanted = (uid, cluster.spec, keep_template)
-        if known is not None and (known.uid, known.spec, known.keep_template) == wanted and now - known.at < RESYNC_S:
-            await self._grow_volumes(key, cluster)
-            return f"StatefulSet {key.name} is as declared"
-        objects = (*external_services(cluster), *self._manifests(cluster, secured=True))
-        present = [await self._read(path, manifest) for path, manifest in objects]
-        for (_, manifest), live in zip(objects, present, strict=True):
-            if live is not None and not belongs_to(live["metadata"], cluster):
-                why = in_the_way(cluster, manifest["kind"], manifest["metadata"]["name"])
-                return self._stopped(key, self._conflicts, why)
-        self._conflicts.pop(key, None)
-        await self._grow_volumes(key, cluster)
-        if not may_be_secured(present[-1]):
-            objects = (*external_services(cluster), *self._manifests(cluster, secured=False))
-        if keep_template and present[-1] is None:
-            return f"no StatefulSet {key.name} with settings that a pod would refuse"
-        generation, written = 0, 0
-        applied: dict[tuple[str, str], Json] = {}
-        for (path, manifest), live in zip(objects, present, strict=True):
-            if manifest["kind"] == "StatefulSet":
-                made = self._made.get((key, uid))
-                manifest = with_present_claims(manifest, live) if live is not None else manifest
-                manifest = with_present_template(manifest, live, made, keep=keep_template)
-            manifest = stamped(manifest)
-            applied[manifest["kind"], manifest["metadata"]["name"]] = manifest
-            if live is None or not is_as_applied(live, manifest):
-                try:
-                    live = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
-                except KubeError as error:
-                    if error.status not in REFUSALS:
-                        raise
-                    return self._stopped(key, self._refusals, f"the API server refuses it: {error}")
-                written += 1
-                if manifest["kind"] == "Service":
-                    self._took_service(live)
-            generation = int(live["metadata"].get("generation", 0))
-        self._refusals.pop(key, None)
-        written += await self._delete_surplus(key, cluster)
-        # The StatefulSet comes last, so this is its generation.
-        self._made = {each: made for each, made in self._made.items() if each[0] != key}
-        self._made[key, uid] = applied["StatefulSet", key.name]
-        if self._changed_by_others[key] == changes:
-            self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now, applied)
-        if not written:
-            return f"StatefulSet {key.name} is as declared"
-        return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
+        return await self._objects.ensure(
+            cluster,
+            lambda: self._services.indexed(key),
+            lambda: self._grow_volumes(key, cluster),
+            keep_template=keep_template,
+        )
 
     def _took_service(self, live: Json) -> None:
         take(self._services, None, live)
         self._infos.clear()
-
-    def _manifests(self, cluster: CoordinatorCluster, *, secured: bool) -> tuple[tuple[str, Json], ...]:
-        return manifests(cluster, self._default_image, secured=secured and self._certificates is not None)
 
     async def _keep_certificates(self, key: ClusterKey, cluster: CoordinatorCluster) -> None:
         if self._certificates is not None and await self._certificates.keep(cluster):
@@ -332,46 +249,19 @@ class KubeWorkload:
             await self._certificates.open(key)
         return self._certificates.tls(key)
 
-    async def _delete_surplus(self, key: ClusterKey, cluster: CoordinatorCluster) -> int:
-        """Delete our Services of pods and listeners that are not declared any more; how many."""
-        ours = (each for each in self._services.indexed(key) if belongs_to(each["metadata"], cluster))
-        todo = [each["metadata"] for each in surplus(cluster, ours)]
-        for meta in todo:
-            await self._client.delete(f"/api/v1/namespaces/{key.namespace}/services/{meta['name']}", meta["uid"])
-        return len(todo)
-
     async def _grow_volumes(self, key: ClusterKey, cluster: CoordinatorCluster) -> None:
         uids = tuple(sorted(pod["metadata"]["uid"] for pod in self._pods.indexed(key)))
         if await self._claims.look(cluster, uids):
             self._tell(key)
 
-    async def _read(self, path: str, manifest: Json) -> Json | None:
-        try:
-            return await self._client.get(f"{path}/{manifest['metadata']['name']}")
-        except NotFoundError:
-            return None
-
-    def _stopped(self, key: ClusterKey, known: dict[ClusterKey, str], why: str) -> str:
-        """Remember why nothing more was applied; the cluster is told when that is news."""
-        if known.get(key) != why:
-            known[key] = why
-            self._tell(key)
-        return why
-
     def state(self, cluster: CoordinatorCluster) -> WorkloadState:
-        """See the port. Number of pods and pinned image are the operator's own decisions, and no change of the spec."""
+        """See the port."""
         key = key_of(cluster)
-        known, live = self._applied.get(key), self._stateful_sets.get(key)
-        applied = False
-        if known is not None and live is not None:
-            seen_by_controller = live.get("status", {}).get("observedGeneration", 0) >= known.generation
-            same = (known.uid, _asked(known.spec, cluster.spec)) == (cluster.metadata.uid, _asked(cluster.spec))
-            applied = same and seen_by_controller and not known.keep_template
         volumes = self._claims.volumes(key)
         return WorkloadState(
-            applied,
-            self._conflicts.get(key, ""),
-            self._refusals.get(key, ""),
+            self._objects.is_in_force(cluster, self._stateful_sets.get(key)),
+            self._objects.conflict(key),
+            self._objects.refusal(key),
             self._default_image,
             self._outdated_definitions,
             volumes.pods,
@@ -457,9 +347,3 @@ class KubeWorkload:
         if kafka.advertise == "PodIP":
             return ",".join(pod.kafka_address for pod in pods if pod.kafka_address)
         return f"{bootstrap_service_name(cluster.metadata.name)}.{cluster.metadata.namespace}.svc:{kafka.port}"
-
-
-def _asked(spec: CoordinatorClusterSpec, declared: CoordinatorClusterSpec | None = None) -> CoordinatorClusterSpec:
-    """The spec without the number of pods, and without an image that nobody `declared`."""
-    image = spec.image if declared is None or declared.image else None
-    return msgspec.structs.replace(spec, pods=1, image=image)

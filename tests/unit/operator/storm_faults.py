@@ -15,7 +15,7 @@ from tests.simulation.faults.fault import Fault
 from muster_operator.api.conditions import Reason
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, OffsetsTopic
-from muster_operator.kube import workload
+from muster_operator.kube import pod_objects
 from muster_operator.plan import adopt, failover, planner, scale
 from muster_operator.plan.actions import ReplaceVolume, RestartPod
 from muster_operator.plan.adopt import Found
@@ -119,7 +119,7 @@ STORM_FAULTS = {
     "a suspended cluster is worked on": Fault(1, planner, "plan", _whatever_is_suspended),
     "ready is computed from the old generation": Fault(1, planner, "verdict_of_rollout", _never_rolling_out),
     "a reason has no words": Fault(4, failover, "leaderless", _says_nothing),
-    "a foreign object is adopted": Fault(1, workload, "belongs_to", lambda meta, cluster: True),
+    "a foreign object is adopted": Fault(1, pod_objects, "belongs_to", lambda meta, cluster: True),
     "an epoch is not above the promise": Fault(1, PartitionView, "highest_epoch", _as_recorded),
     "a rollout restarts whatever is outdated": Fault(1, planner, "restart", _any_outdated),
     "a minority of the logs is enough": Fault(27, adopt, "_is_majority", _one_is_enough),
