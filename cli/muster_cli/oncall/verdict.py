@@ -27,6 +27,7 @@ AT_ONCE = (
     ConditionType.DAMAGED,
     ConditionType.CERTIFICATES_DUE,
     ConditionType.CRD_OUTDATED,
+    ConditionType.FENCED,
 )
 GOOD_TO_KNOW = (ConditionType.UPGRADE_AVAILABLE, ConditionType.CLIENTS_SHARE_USER)
 ASKED_FOR = INTENDED - {Reason.CREATING_PODS, Reason.AWAITING_ADDRESSES, Reason.GIVING}

@@ -36,6 +36,8 @@ class ConditionType(StrEnum):
     CLIENTS_SHARE_USER = "ClientsShareUser"
     """All clients of the gateway are one user for ACLs: set spec.gateway.muster.actForClients. It does not change
     Ready."""
+    FENCED = "Fenced"
+    """Pods answer no client, because of the claims of sites in their store. It does not change Ready."""
     BYPASSED = "Bypassed"
     """Clients use groups of this cluster's at the upstream itself. It does not change Ready."""
     WRITTEN_BACK = "WrittenBack"
@@ -127,6 +129,8 @@ class Reason(StrEnum):
     """Clients use groups of this cluster's at the upstream itself: who comes here as well is served twice."""
     CLIENTS_SHARE_USER = "ClientsShareUser"
     """Clients of the gateway log in, and are all one user for the ACLs of this cluster: the gateway's own."""
+    OTHER_SITE = "OtherSite"
+    """Pods answer no client, because the claims in their store name another site, or could not be read for a lease."""
     GATEWAY_NOT_READY = "GatewayNotReady"
     """Every partition is led, and gateway pods are not ready: they start, or have found no broker of the upstream."""
     GATEWAY_REFUSED = "GatewayRefused"

@@ -122,7 +122,7 @@ class PodView:
     not run. `endpoints`: addresses for clients of other listeners than the Internal one, by name. `mirror_problem`:
     why it can follow nothing of the upstream. `mirror_bypassed`: groups of this cluster's that have members at the
     upstream, with their clients. `access`: fingerprint of the users and ACLs that it was given ("": none yet; None:
-    it takes none).
+    it takes none). `site_problem`: why it answers no client, because of the claims of sites.
     """
 
     name: str
@@ -156,6 +156,7 @@ class PodView:
     mirror_problem: str = ""
     mirror_bypassed: str = ""
     access: str | None = None
+    site_problem: str = ""
 
     @property
     def is_up(self) -> bool:

@@ -37,6 +37,7 @@ from muster_operator.plan.reshard import REASONS
 from muster_operator.plan.restore import restoring, with_restore
 from muster_operator.plan.rollout import image_of, is_whole, verdict_of_rollout
 from muster_operator.plan.set_change import copies_of
+from muster_operator.plan.sites import with_site
 from muster_operator.plan.verdict import Verdict, conditions_of, flag
 
 LAST_FAILOVERS = 20
@@ -216,7 +217,7 @@ def cluster_status(
     conditions = conditions_of(before.conditions, verdict, generation, now)
     conditions = _with_copies(conditions, partitions, generation, now, _missing(seen))
     conditions = _with_rebalance(conditions, rebalance, generation, now)
-    conditions = with_upstream(seen, conditions, now)
+    conditions = with_site(seen, with_upstream(seen, conditions, now), now)
     backups = backups_status(seen)
     conditions = with_backups(seen, backups, conditions, now)
     restore = restoring(seen)

@@ -138,6 +138,7 @@ class PodSession:
             endpoints=info.endpoints,
             layouts=tuple(Layout(*each) for each in status.layouts),
             access=status.access,
+            site_problem=status.site.problem if status.site is not None else "",
         )
 
     async def while_it_runs(self, call: Coroutine[Any, Any, T]) -> T:

@@ -359,6 +359,19 @@ def with_upstream(model: Model, problem: str, **spec: object) -> Observation:
     return with_fields(seen, pods=tuple(told))
 
 
+def test_pods_of_a_site_that_another_has_taken_over_from_are_told(model: Model) -> None:
+    seen = changed(model)
+    fenced = (with_fields(pod, site_problem="site west has taken over") for pod in seen.pods if pod.name == "c-1")
+    others = [pod for pod in seen.pods if pod.name != "c-1"]
+    status = cluster_status(with_fields(seen, pods=(*others, *fenced)))
+    told = find_condition(status.conditions, "Fenced")
+    assert told is not None
+    assert (told.status, told.reason) == ("True", "OtherSite")
+    assert told.message == "pod c-1 answers no client: site west has taken over"
+    model.cluster = replace(model.cluster, status=status)
+    assert find_condition(cluster_status(changed(model)).conditions, "Fenced") is None
+
+
 def test_upstream_that_a_pod_cannot_follow_is_told_and_takes_no_readiness(model: Model) -> None:
     status = cluster_status(with_upstream(model, "no broker answers"))
     told = find_condition(status.conditions, "Mirrored")
