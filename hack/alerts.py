@@ -43,7 +43,7 @@ def increased(counter: str, window: str) -> str:
 STATUS = "kubectl muster status $CLUSTER -n $NAMESPACE"
 ALL_STATUS = "kubectl muster status -A"
 DRAIN = "`kubectl muster drain $POD -n $NAMESPACE` takes its leaders off it meanwhile; `--undo` takes that back."
-PARTITIONS = "kubectl -n $NAMESPACE get offsetspartitions"
+PARTITIONS = "kubectl -n $NAMESPACE get offsetspartitions -o wide"
 CONDITIONS = "kubectl -n $NAMESPACE describe coordinatorcluster $CLUSTER"
 ALL_CONDITIONS = "kubectl -n $NAMESPACE describe coordinatorclusters"
 POD_LOG = "kubectl -n $NAMESPACE logs $POD --tail=200"
@@ -120,17 +120,19 @@ LEADERSHIP = (
     ),
     Alert(
         "MusterReplicasDoubled",
-        increased('muster_peer_messages_dropped_total{reason=~"doubled|too_large"}', "10m")
+        "muster_doubled_replicas > 0 or "
+        + increased('muster_peer_messages_dropped_total{reason=~"doubled|too_large"}', "10m")
         + " or "
         + increased('muster_peer_connection_errors_total{reason="replaced"}', "10m"),
         0,
         "critical",
         "Pod " + POD + " has met another pod with its name or its replica, or a message that is too large.",
         "Two processes have one pod name, a volume was copied, or `message.max.bytes` differs between pods.",
-        "Nothing yet. Both copies refuse to serve, so the partition may lose its majority.",
+        "Both copies refuse to serve, so partitions may have no majority: their groups find no coordinator then.",
         (PARTITIONS, POD_LOG),
-        "End the copy, and keep the volume that the OffsetsPartition names. `peer_replaced` in the log has the uids.",
-        "The counters no longer rise.",
+        "OffsetsPartitions name the pods with one log. [A copied volume](failures.md#a-copied-volume) says which "
+        "of the two to keep, and how. `peer_replaced` in the log has the uids of two processes with one name: end one.",
+        "`muster_doubled_replicas` is 0, and the counters no longer rise.",
     ),
     Alert(
         "MusterReplicasBehind",
@@ -274,15 +276,17 @@ STORAGE = (
     ),
     Alert(
         "MusterArchiveBehind",
-        'muster_background_lag_bytes{kind="archive"} > 1073741824',
-        60,
+        'muster_background_lag_bytes{kind="archive"} > 0',
+        30,
         "warning",
-        "More than 1 GiB of pod " + POD + " waits for the archive.",
-        "The archive is slow, full or away. The cleaner waits for it.",
+        "Segments at pod " + POD + " have waited half an hour for the archive.",
+        "The archive is slow, full or away, or does not answer. The cleaner waits for it.",
         "Nothing. Logs grow.",
-        (POD_LOG,),
-        "`segment_not_archived` in the log has the reason. Give the archive room.",
-        "`muster_background_lag_bytes` of the archive falls.",
+        (POD_LOG, "kubectl -n $NAMESPACE exec $POD -- timeout 10 df -h /var/lib/muster-archive"),
+        "`segment_not_archived` in the log has the reason: give the archive room (`spec.storage.archive.size` may "
+        "grow). Without such a line the archive does not answer, or `log.cleaner.io.max.bytes.per.second` is less than "
+        "what is written.",
+        "`muster_background_lag_bytes` of the archive is 0.",
     ),
 )
 

@@ -129,13 +129,21 @@ class PodCollector(Collector):
             partitions.add_metric([state.value], states[state])
         yield partitions
         yield GaugeMetricFamily("muster_replicas", "Replicas of offsets partitions on this pod.", len(manager.replicas))
+        health = manager.health
         yield GaugeMetricFamily(
-            "muster_damaged_replicas", "Replicas whose log must not be served.", len(manager.health.damage)
+            "muster_damaged_replicas",
+            "Replicas whose log must not be served.",
+            len(health.damage.keys() | health.stopped.keys()),
+        )
+        yield GaugeMetricFamily(
+            "muster_doubled_replicas",
+            "Replicas that take no part while another pod has their log as well.",
+            len(health.doubled),
         )
         yield GaugeMetricFamily(
             "muster_storage_writable",
             "0 while the pod's storage takes no writes.",
-            0 if manager.health.cannot_write else 1,
+            0 if health.cannot_write else 1,
         )
         counts = manager.metrics
         for name, text, value in (

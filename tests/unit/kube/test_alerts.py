@@ -86,6 +86,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     ),
     "MusterPeerNotHeard": (Fault("muster_peer_up", 1, 0, more={"peer": "muster-1"}),),
     "MusterReplicasDoubled": (
+        Fault("muster_doubled_replicas"),
         counter("muster_peer_messages_dropped_total", reason="doubled"),
         counter("muster_peer_messages_dropped_total", reason="too_large"),
         counter("muster_peer_connection_errors_total", reason="replaced"),
@@ -118,7 +119,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
         Fault("muster_uncleanable_logs"),
         Fault("muster_background_runs_total", more={"kind": "archive", "outcome": "failed"}, grows=True),
     ),
-    "MusterArchiveBehind": (Fault("muster_background_lag_bytes", 0, 2 << 30, more={"kind": "archive"}),),
+    "MusterArchiveBehind": (Fault("muster_background_lag_bytes", 0, 16384, more={"kind": "archive"}),),
     "MusterCommitsTimeOut": (counter("muster_commit_timeouts_total"),),
     "MusterOperationErrors": (counter("muster_operation_errors_total"),),
     "MusterLoadsFail": (counter("muster_load_failures_total"),),
