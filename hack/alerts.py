@@ -466,11 +466,14 @@ TRIED_BEFORE_KAFKA = (
 )
 """Likewise tests/kubernetes/test_alerts_before_kafka.py."""
 
+TRIED_ON_LOGS = (
+    *("MusterReplicasDoubled", "MusterReplicaDamaged", "MusterArchiveBehind"),
+    *("MusterBackupTooOld", "MusterBackupFailed", "MusterBackupVerifyFailed"),
+)
+"""Likewise tests/kubernetes/test_alerts_on_logs.py."""
+
 NOT_TRIED: dict[str, str] = {
     "MusterPartitionFailed": "another replica leads before a minute is over",
-    "MusterReplicasDoubled": "it takes a copy of a volume, and a second process with it",
-    "MusterReplicaDamaged": "a pod mends a flipped bit from its journal before anybody sees it",
-    "MusterArchiveBehind": "it takes a gibibyte of commits",
     "MusterOperationErrors": "it takes a defect",
     "MusterLoadsFail": "it takes a log that another version has written",
     "MusterTransactionsHang": "it takes a transaction that loses its group's partition at one moment",

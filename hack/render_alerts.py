@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from alerts import ALERTS, CERTIFICATE_DAYS, GROUPS, NOT_TRIED, TRIED, TRIED_BEFORE_KAFKA, Alert
+from alerts import ALERTS, CERTIFICATE_DAYS, GROUPS, NOT_TRIED, TRIED, TRIED_BEFORE_KAFKA, TRIED_ON_LOGS, Alert
 
 ROOT = Path(__file__).parent.parent
 RULES = ROOT / "config" / "monitoring" / "alerts.yaml"
@@ -81,7 +81,7 @@ def chart_file() -> str:
 def page() -> str:
     """docs/runbook.md."""
     rows = "".join(f"| [{each.name}](#{each.name.lower()}) | {each.severity} | {each.summary} |\n" for each in ALERTS)
-    made = "".join(f"- [{name}](#{name.lower()})\n" for name in (*TRIED, *TRIED_BEFORE_KAFKA))
+    made = "".join(f"- [{name}](#{name.lower()})\n" for name in (*TRIED, *TRIED_ON_LOGS, *TRIED_BEFORE_KAFKA))
     untried = "".join(f"| {name} | {why} |\n" for name, why in NOT_TRIED.items())
     return HEAD + _without_templates(rows) + TESTED.format(made=made) + untried + "".join(map(_section, ALERTS))
 

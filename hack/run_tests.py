@@ -38,8 +38,9 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/sec
 with the longest test comes first.
 """
 ALERTS_BEFORE_KAFKA = "tests/kubernetes/test_alerts_before_kafka.py"
-ALERTS = ("tests/kubernetes/test_alerts.py", ALERTS_BEFORE_KAFKA)
-"""The second is long, and no part of the stage kubernetes: each of its faults has a test without alerts, too."""
+ALERTS_ON_LOGS = "tests/kubernetes/test_alerts_on_logs.py"
+ALERTS = ("tests/kubernetes/test_alerts.py", ALERTS_ON_LOGS, ALERTS_BEFORE_KAFKA)
+"""Those but the first are long, and no part of the stage kubernetes: their faults have tests without alerts, too."""
 ON_NODES = "tests/kubernetes/test_nodes.py"
 LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
 COMPILED_AGAIN = (
@@ -215,7 +216,7 @@ def run_kubernetes(outcome: Outcome) -> None:
     try:
         with machine.running_cluster(kafka=fetch_kafka()) as environment:
             whole = {**environment, "MUSTER_TEST_WHOLE": "1"}
-            left_out = (f"--ignore={ON_NODES}", f"--ignore={ALERTS_BEFORE_KAFKA}")
+            left_out = [f"--ignore={each}" for each in (ON_NODES, ALERTS_ON_LOGS, ALERTS_BEFORE_KAFKA)]
             pytest(outcome, "-m", "kubernetes", *left_out, "tests", environment=whole)
     except machine.ClusterError as error:
         outcome.error = str(error)

@@ -66,13 +66,13 @@ class Cared(MusterCluster):
         return self.condition(type_)["message"]
 
     def wait_whole(self) -> None:
-        """Cluster and topic are Ready for the generation that is declared now."""
+        """Cluster and topics are Ready for the generation that is declared now."""
 
         def whole() -> bool:
             objects = [*self.objects("offsetstopics"), *self.objects("coordinatorclusters")]
-            return len(objects) == 2 and all(map(_is_ready, objects))
+            return len(objects) >= 2 and all(map(_is_ready, objects))
 
-        wait_until(whole, "cluster and topic are Ready", READY_S)
+        wait_until(whole, "cluster and topics are Ready", READY_S)
 
     def wait_at_home(self) -> None:
         """Every partition is led by the first of its replicas, so that no leader moves any more."""
