@@ -57,6 +57,10 @@ test-alerts: $(STAMP) ## each alert fires on its fault and goes out, runbooks ar
 test-kubernetes-nodes: $(STAMP) ## a node of three is lost, cut off, drained (hack/localkube)
 	@$(BIN)/python hack/run_tests.py --only kubernetes-nodes
 
+.PHONY: test-kubernetes-versions
+test-kubernetes-versions: $(STAMP) ## the same objects, `kubectl muster` and its roles on older Kubernetes: 1.32 and 1.33 (hack/localkube; compiles both the first time)
+	@$(BIN)/python hack/run_tests.py --only kubernetes-versions
+
 .PHONY: test-kubernetes-long
 test-kubernetes-long: $(STAMP) ## operators killed 20 times, and 11 minutes in which nothing may be written (20 minutes)
 	@$(BIN)/python hack/run_tests.py --only kubernetes-long

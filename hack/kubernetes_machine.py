@@ -99,8 +99,15 @@ def cluster_of_nodes(nodes: int) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
+def cluster_of_version(version: str) -> Iterator[dict[str, str]]:
+    """A cluster of another version of Kubernetes than that of `running_cluster`, beside it. Raises ClusterError."""
+    with localkube_cluster([""], KUBERNETES_VERSION=version) as environment:
+        yield environment
+
+
+@contextmanager
 def localkube_cluster(images: list[str], **settings: str) -> Iterator[dict[str, str]]:
-    call(LOCALKUBE, "build")
+    call(LOCALKUBE, "build", **settings)
     for image in images:
         call(IMAGE, "build", image)
     status = subprocess.run([LOCALKUBE, "status"], env=os.environ | settings, capture_output=True, check=False)
@@ -113,7 +120,7 @@ def localkube_cluster(images: list[str], **settings: str) -> Iterator[dict[str, 
             "MUSTER_TEST_KUBECONFIG": localkube_setting("KUBECONFIG", **settings),
             "MUSTER_TEST_AUDIT": localkube_setting("AUDIT", **settings),
             "MUSTER_TEST_LOCALKUBE": localkube_setting("NAME", **settings),
-        } | our_kubectl()
+        } | our_kubectl(**settings)
     finally:
         if status.returncode != 0:
             call(LOCALKUBE, "down", **settings)
@@ -165,9 +172,9 @@ def has_kind() -> bool:
     return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
 
 
-def our_kubectl() -> dict[str, str]:
+def our_kubectl(**settings: str) -> dict[str, str]:
     """PATH with the kubectl that localkube compiled, of the version of its API server."""
-    directory = Path(localkube_setting("KUBE")).parent / "bin"
+    directory = Path(localkube_setting("KUBE", **settings)).parent / "bin"
     return {"PATH": f"{directory}:{os.environ.get('PATH', '')}"}
 
 

@@ -43,6 +43,12 @@ ALERTS = ("tests/kubernetes/test_alerts.py", ALERTS_ON_LOGS, ALERTS_BEFORE_KAFKA
 """Those but the first are long, and no part of the stage kubernetes: their faults have tests without alerts, too."""
 ON_NODES = "tests/kubernetes/test_nodes.py"
 LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
+OLDER_VERSIONS = ("1.32", "1.33")
+"""The versions of Kubernetes that are supported, beside the one of the stage kubernetes."""
+ON_OLDER_VERSIONS = tuple(
+    f"tests/kubernetes/test_{name}.py"
+    for name in ("crds_schema", "on_call", "driven", "end_to_end", "life_cycle", "whole_states")
+)
 COMPILED_AGAIN = (
     *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "records", "replica")),
     *(f"tests/unit/{name}" for name in ("replication", "shard", "wire", "compiled")),
@@ -244,6 +250,15 @@ def run_kubernetes_nodes(outcome: Outcome) -> None:
         outcome.error = str(error)
 
 
+def run_kubernetes_versions(outcome: Outcome) -> None:
+    try:
+        for version in OLDER_VERSIONS:
+            with machine.cluster_of_version(version) as environment:
+                pytest(outcome, *ON_OLDER_VERSIONS, environment=environment)
+    except machine.ClusterError as error:
+        outcome.error = str(error)
+
+
 def run_kubernetes_long(outcome: Outcome) -> None:
     """The tests that take their time only here: 20 kills of operators, and 11 minutes in which nothing happens."""
     try:
@@ -271,6 +286,7 @@ STAGES = (
     Stage("kubernetes", run_kubernetes, machine.missing),
     Stage("alerts", run_alerts, alerts_missing, by_default=False),
     Stage("kubernetes-nodes", run_kubernetes_nodes, machine.localkube_missing),
+    Stage("kubernetes-versions", run_kubernetes_versions, machine.localkube_missing, by_default=False),
     Stage("kubernetes-long", run_kubernetes_long, machine.missing, by_default=False),
     Stage("pipeline-kubernetes", run_pipeline_kubernetes, machine.missing, by_default=False),
 )

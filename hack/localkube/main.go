@@ -34,11 +34,10 @@ var components = map[string]func(){
 	"kube-controller-manager": serve(controllers.NewControllerManagerCommand),
 	"kube-scheduler":          serve(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              serve(proxy.NewProxyCommand),
-	// not SetupSignalContext: cli.Run installs the signal handler, and a second one panics
-	"kubelet":          serve(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
-	"kubectl":          runKubectl,
-	"provisioner":      serve(newProvisioner),
-	"network-policies": serve(newPolicies),
+	"kubelet":                 serve(newKubelet),
+	"kubectl":                 runKubectl,
+	"provisioner":             serve(newProvisioner),
+	"network-policies":        serve(newPolicies),
 }
 
 func main() {
@@ -63,6 +62,19 @@ func usage() {
 // serve makes an entry of components from a cobra command. cli.Run sets up logs and exits with the command's code.
 func serve(command func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(command())) }
+}
+
+// newKubelet makes its command, which takes a context from Kubernetes 1.34 on. Not that of SetupSignalContext: cli.Run installs
+// the signal handler, and a second one panics.
+func newKubelet() *cobra.Command {
+	switch make := any(kubelet.NewKubeletCommand).(type) {
+	case func(context.Context) *cobra.Command:
+		return make(context.Background())
+	case func() *cobra.Command:
+		return make()
+	default:
+		panic("kubelet.NewKubeletCommand is of another kind")
+	}
 }
 
 func runKubectl() {
