@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from tests.support.kube import REPOSITORY, custom_resources, install_operator, kubectl
 from tests.support.muster_cluster import MusterCluster
+from tests.support.watched_objects import WatchedObjects, watched_objects
 
 __all__ = ["custom_resources", "muster_cluster", "operator"]
 
@@ -26,6 +31,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
                     told = ("logs", "-n", namespace, "-l", label, "--prefix", "--tail=200")
                     report.sections.append((f"logs of {label}", kubectl(*told, check=False).stdout))
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def watched() -> Iterator[WatchedObjects]:
+    """What all tests of this session bring the custom resources into, for tests/kubernetes/test_whole_states.py."""
+    with watched_objects(bool(os.environ.get("KUBECONFIG"))) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +60,22 @@ def muster_cluster(operator: None) -> Iterator[MusterCluster]:
     finally:
         print(cluster.summary())
         kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def roles(muster_cluster: MusterCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Kubeconfigs of three people: one without a role in the namespace of the sample, one who may look, and one who may
+    act as well."""
+    folder, namespace = tmp_path_factory.mktemp("people"), muster_cluster.namespace
+    bound = {"nobody": (), "looks": ("muster-view",), "acts": ("muster-view", "muster-operate")}
+    for account, of_account in bound.items():
+        kubectl("-n", namespace, "create", "serviceaccount", account)
+        for role in of_account:
+            binding = ("create", "rolebinding", f"{account}-{role}", f"--clusterrole={role}")
+            kubectl("-n", namespace, *binding, f"--serviceaccount={namespace}:{account}")
+        token = kubectl("-n", namespace, "create", "token", account).stdout.strip()
+        config: dict[str, Any] = yaml.safe_load(kubectl("config", "view", "--raw", "--minify", "--flatten").stdout)
+        config["users"][0]["user"] = {"token": token}
+        config["contexts"][0]["context"]["namespace"] = namespace
+        (folder / account).write_text(yaml.safe_dump(config))
+    return {account: folder / account for account in bound}

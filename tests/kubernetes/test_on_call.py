@@ -6,35 +6,14 @@ import json
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from tests.support.kube import kubectl
 from tests.support.muster_cluster import MusterCluster, wait_until
 
+from muster_coordinator.records.partitioner import partition_for
+
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
-
-ACCOUNT = "on-call"
-
-
-@pytest.fixture
-def kubeconfig(muster_cluster: MusterCluster, tmp_path: Path) -> Iterator[Path]:
-    """For a service account that is bound to muster-view in the namespace of the sample."""
-    namespace = muster_cluster.namespace
-    kubectl("-n", namespace, "create", "serviceaccount", ACCOUNT)
-    binding = ("create", "rolebinding", ACCOUNT, "--clusterrole=muster-view")
-    kubectl("-n", namespace, *binding, f"--serviceaccount={namespace}:{ACCOUNT}")
-    token = kubectl("-n", namespace, "create", "token", ACCOUNT).stdout.strip()
-    config: dict[str, Any] = yaml.safe_load(kubectl("config", "view", "--raw", "--minify", "--flatten").stdout)
-    config["users"][0]["user"] = {"token": token}
-    config["contexts"][0]["context"]["namespace"] = namespace
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(config))
-    yield file
-    kubectl("-n", namespace, "delete", "rolebinding,serviceaccount", ACCOUNT)
 
 
 def muster(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -43,13 +22,13 @@ def muster(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def test_status_with_the_view_role_tells_of_pods_partitions_and_the_operator(
-    kubeconfig: Path, muster_cluster: MusterCluster
+    roles: dict[str, Path], muster_cluster: MusterCluster
 ) -> None:
     def healthy() -> bool:
-        return muster(kubeconfig, "status", "--json").returncode == 0
+        return muster(roles["looks"], "status", "--json").returncode == 0
 
     wait_until(healthy, "the sample cluster is healthy", 60)
-    told = json.loads(muster(kubeconfig, "status", "--json").stdout)
+    told = json.loads(muster(roles["looks"], "status", "--json").stdout)
     (cluster,) = told["clusters"]
     assert (cluster["name"], cluster["led"]) == (muster_cluster.name, len(cluster["partitions"]))
     assert cluster["operator"]
@@ -58,9 +37,9 @@ def test_status_with_the_view_role_tells_of_pods_partitions_and_the_operator(
 
 
 def test_doctor_with_the_view_role_reads_all_that_is_in_the_namespace(
-    kubeconfig: Path, muster_cluster: MusterCluster
+    roles: dict[str, Path], muster_cluster: MusterCluster
 ) -> None:
-    result = muster(kubeconfig, "doctor", "--json")
+    result = muster(roles["looks"], "doctor", "--json")
     assert result.returncode in (0, 1), result.stderr
     (told,) = json.loads(result.stdout)
     levels = {each["check"]: each["level"] for each in told["findings"]}
@@ -71,10 +50,10 @@ def test_doctor_with_the_view_role_reads_all_that_is_in_the_namespace(
 
 
 def test_bundle_with_the_view_role_has_logs_and_events_and_lacks_metrics_alone(
-    kubeconfig: Path, muster_cluster: MusterCluster, tmp_path: Path
+    roles: dict[str, Path], muster_cluster: MusterCluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "b.tar.gz"
-    result = muster(kubeconfig, "bundle", "--output", str(file))
+    result = muster(roles["looks"], "bundle", "--output", str(file))
     assert result.returncode == 0, result.stderr
     with tarfile.open(file) as archive:
         names = archive.getnames()
@@ -84,3 +63,16 @@ def test_bundle_with_the_view_role_has_logs_and_events_and_lacks_metrics_alone(
     elsewhere = ("metrics/", "/api/v1/nodes", "/apis/storage.k8s.io", "pods of namespace muster-system")
     missing = [line.removeprefix("missing: ") for line in result.stderr.splitlines()]
     assert [line for line in missing if not line.startswith(elsewhere)] == []
+
+
+def test_explain_with_the_view_role_says_where_a_partition_and_a_group_are(
+    roles: dict[str, Path], muster_cluster: MusterCluster
+) -> None:
+    partitions = muster_cluster.partitions()
+    number = partition_for("billing", len(partitions))
+    for about in ((str(number),), ("billing", "--group")):
+        result = muster(roles["looks"], "explain", *about, "--json")
+        assert result.returncode == 0, result.stderr
+        (told,) = json.loads(result.stdout)
+        assert (told["kafka_name"], told["state"]) == (f"__consumer_offsets-{number}", "Led")
+        assert told["leader"] == partitions[number].leader

@@ -69,7 +69,7 @@ def state_and_health(shown: Json) -> tuple[str, Health]:
     reason = ready["reason"]
     health = _in_table(kind, reason)
     if kind == "OffsetsPartition" and (health is None or reason == "Led"):
-        reason = status["state"]
+        reason = status.get("state", "Pending")  # the default, which the operator does not write
         health = _in_table(kind, reason)
     if health is None:
         raise LookupError(f"{kind} with the reason {reason}, which {__name__} does not have")

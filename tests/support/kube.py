@@ -23,6 +23,8 @@ from muster_operator.kube.client import KubeClient, connect
 from muster_operator.kube.objects_seen import RESOURCES
 
 REPOSITORY = Path(__file__).parents[2]
+NAMESPACE_WITHOUT_OPERATOR = "test-"
+"""The begin of the names of namespaces in which no operator is about, and tests write what they like."""
 
 
 def kubectl(
@@ -95,7 +97,7 @@ def send_operator_away() -> None:
 def new_namespace() -> Iterator[str]:
     """A namespace with no operator about, deleted in the end."""
     send_operator_away()
-    name = f"test-{uuid.uuid4().hex[:8]}"
+    name = f"{NAMESPACE_WITHOUT_OPERATOR}{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     yield name
     kubectl_when_ready("delete", "namespace", name, "--wait=false")
