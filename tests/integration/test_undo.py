@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.support.local_cluster import LocalCluster, muster, wait_until
@@ -175,6 +176,9 @@ def test_what_cannot_be_is_said(cluster: LocalCluster, tmp_path: Path) -> None:
         f"{group},orders,{number},{first + number}" for group, first in (("a", 1), ("b", 2)) for number in range(3)
     ]
     assert muster("groups", "offsets", "a", "--csv", "--store", str(store)).stdout.splitlines()[0] == "orders,0,1"
+    printed = yaml.safe_load(muster("groups", "offsets", "a", "--as-reset", "one", "--store", str(store)).stdout)
+    assert printed["reset"]["offsets"][0] == {"topic": "orders", "partition": 0, "offset": 1}
+    assert "needs one group" in refused("offsets", "a", "b", "--as-reset", "one")
     shown = json.loads(muster("groups", "offsets", "a", "--json", "--store", str(store)).stdout)
     assert shown["groups"]["a"][2] == {
         "topic": "orders",

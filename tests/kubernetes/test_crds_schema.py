@@ -36,6 +36,7 @@ def group_spec(**changes: object) -> dict[str, object]:
     return {"clusterRef": {"name": "a"}, "group": "g", "coordinator": "Muster", **changes}
 
 
+OFFSETS = [{"topic": "t", "partition": 0, "offset": 7}]
 RESET = {"id": "one", "to": "earliest"}
 
 
@@ -289,6 +290,14 @@ REFUSED = [
         "g",
         group_spec(reset=RESET | {"datetime": "2026-01-01T00:00:00Z"}),
         "datetime is for to: datetime",
+    ),
+    ("ConsumerGroup", "g", group_spec(reset={"id": "a", "to": "offsets"}), "offsets is for to: offsets"),
+    ("ConsumerGroup", "g", group_spec(reset=RESET | {"members": "Stay"}), "spec.reset.members"),
+    (
+        "ConsumerGroup",
+        "g",
+        group_spec(reset={"id": "a", "to": "offsets", "offsets": OFFSETS, "topics": ["t"]}),
+        "offsets name their topics",
     ),
     ("OffsetsPartition", "p", partition_spec(index=-1), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(index=1_000_000), "spec.index"),

@@ -190,15 +190,25 @@ def _moment_options(command: _F) -> _F:
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 @_moment_options
 @click.option("--csv", "as_csv", is_flag=True, help="Lines for `kafka-consumer-groups --reset-offsets --from-file`.")
+@click.option("--as-reset", metavar="ID", default="", help="spec.reset of a ConsumerGroup, with that id: one group.")
 @JSON
-def offsets(groups: tuple[str, ...], store: str, backup: str, at: str, as_csv: bool, as_json: bool) -> None:
+def offsets(
+    groups: tuple[str, ...], store: str, backup: str, at: str, as_csv: bool, as_reset: str, as_json: bool
+) -> None:
     """Show what groups had committed at a moment, from backups. No cluster is asked.
 
     Without --backup and --at: at the newest backup. A time needs a backup that was made after it.
     """
-    from muster_cli.oncall.undoing import Asked, run_offsets
+    from muster_cli.errors import CliUsageError
+    from muster_cli.oncall.undoing import Asked, run_as_reset, run_offsets
 
-    run_offsets(Asked(store, backup, at, groups), as_csv=as_csv, as_json=as_json)
+    asked = Asked(store, backup, at, groups)
+    if not as_reset:
+        run_offsets(asked, as_csv=as_csv, as_json=as_json)
+        return
+    if len(groups) != 1 or as_csv or as_json:
+        raise CliUsageError("--as-reset needs one group, and neither --csv nor --json")
+    run_as_reset(asked, as_reset)
 
 
 @groups.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -15,9 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from muster_cli.oncall.groups import Place
+from muster_coordinator.podapi.resets import PLACES_MAX
 from muster_coordinator.reset_aims import Aim, Edges, aimed
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
+_RESET_ID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]{0,62}")
 _SECONDS = (86_400, 3_600, 60, 1)
 _INT64 = 1 << 63
 
@@ -97,6 +100,22 @@ def csv_lines(groups: Mapping[str, Mapping[Place, int]], *, with_group: bool) ->
         first = f"{_quoted(group)}," if with_group else ""
         for (topic, partition), offset in sorted(offsets.items()):
             yield f"{first}{_quoted(topic)},{partition},{offset}"
+
+
+def reset_manifest(reset_id: str, offsets: Mapping[Place, int]) -> str:
+    """YAML: `spec.reset` of a ConsumerGroup. Raises ValueError: more than one can have, or no id."""
+    if len(offsets) > PLACES_MAX:
+        raise ValueError(
+            f"{len(offsets)} partitions: a ConsumerGroup has room for {PLACES_MAX}; use `muster groups undo`"
+        )
+    if not _RESET_ID.fullmatch(reset_id):
+        raise ValueError(f"{reset_id}: an id has letters, digits and - . _ :, 63 at most")
+    lines = [f'reset:\n  id: "{reset_id}"\n  to: offsets\n  offsets:\n']
+    lines += [
+        f"  - {{topic: {json.dumps(topic)}, partition: {partition}, offset: {offset}}}\n"
+        for (topic, partition), offset in sorted(offsets.items())
+    ]
+    return "".join(lines)
 
 
 def changes(

@@ -18,7 +18,7 @@ from muster_cli.oncall.asking import Brokers
 from muster_cli.oncall.groups import Place
 from muster_cli.oncall.kafka import KafkaGroups
 from muster_cli.oncall.looking import console
-from muster_cli.oncall.reset import csv_lines
+from muster_cli.oncall.reset import csv_lines, reset_manifest
 from muster_cli.oncall.times import time_ms
 from muster_cli.oncall.undo import (
     Committed,
@@ -90,6 +90,19 @@ def run_offsets(asked: Asked, *, as_csv: bool, as_json: bool) -> None:
         for group, then in sorted(offsets.items()):
             for (topic, partition), each in sorted(then.items()):
                 click.echo(f"{group}  {topic}-{partition}  {each.offset}")
+    if removed:
+        click.echo(told_removed(removed), err=True)
+
+
+def run_as_reset(asked: Asked, reset_id: str) -> None:
+    """Print what was committed as the reset of a ConsumerGroup. Raises CliError, CliUsageError."""
+    moment, offsets, removed = look_back(asked)
+    (then,) = offsets.values()
+    try:
+        click.echo(reset_manifest(reset_id, {place: each.offset for place, each in then.items()}), nl=False)
+    except ValueError as error:
+        raise CliError(str(error)) from None
+    click.echo(f"committed at {moment}", err=True)
     if removed:
         click.echo(told_removed(removed), err=True)
 

@@ -178,25 +178,36 @@ class Resets:
 
     async def _planned(self, request: PlanRequest, committed: Mapping[Place, int]) -> tuple[PlannedOffset, ...]:
         """Raises Impossible, UpstreamError."""
-        places = self._places(request, committed)
+        found: Mapping[Place, int] = {(each.topic, each.partition): each.offset for each in request.offsets}
+        places = self._places(request, committed) if request.to != "offsets" else self._known(found)
         edges = dict.fromkeys(places, _UNBOUNDED)
-        found: Mapping[Place, int] = {}
         if self._records is not None:
             edges = await self._records.edges(places)
             if request.to == "datetime":
                 found = await self._records.first_since(places, request.number)
-        elif request.to not in ("offset", "shiftBy"):
-            raise Impossible("no upstream says where partitions end: reset to an offset, or by a shift")
+        elif request.to not in ("offset", "shiftBy", "offsets"):
+            raise Impossible("no upstream says where partitions end: reset to an offset, to offsets, or by a shift")
         planned = []
         for place in places:
             if place not in edges:
                 raise Impossible(f"Kafka has no partition {place[0]}-{place[1]}")
             since = found.get(place, -1)
-            aim, name = Aim(request.to, request.number), f"{place[0]}-{place[1]}"
+            aim = Aim("file" if request.to == "offsets" else request.to, request.number)
+            name = f"{place[0]}-{place[1]}"
             now = committed.get(place)
             after, _ = aimed(aim, name, now, edges[place], since if since >= 0 else None)
             planned.append(PlannedOffset(*place, -1 if now is None else now, after))
         return tuple(planned)
+
+    def _known(self, wanted: Mapping[Place, int]) -> list[Place]:
+        """Raises Impossible."""
+        if not wanted:
+            raise Impossible("it names no offsets")
+        for topic, number in wanted:
+            known = self._topics.find(topic)
+            if known is None or number >= known[1]:
+                raise Impossible(f"there is no partition {topic}-{number}")
+        return sorted(wanted)
 
     def _places(self, request: PlanRequest, committed: Mapping[Place, int]) -> list[Place]:
         """Raises Impossible."""

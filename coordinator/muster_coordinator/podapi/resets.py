@@ -22,15 +22,23 @@ _Group = Annotated[str, msgspec.Meta(min_length=1, max_length=32_767)]
 _Offset = Annotated[int, msgspec.Meta(ge=0)]
 
 
+class WantedOffset(Request, frozen=True):
+    topic: str
+    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+    offset: _Offset
+
+
 class PlanRequest(Request, frozen=True):
     """`number`: an offset, how far to shift, or milliseconds since 1970. `topics`: all of their partitions; none: all
-    that the group has an offset for. `park`: whether members are put out."""
+    that the group has an offset for. `park`: whether members are put out. `offsets`: for `to` "offsets", of the
+    partitions that are reset."""
 
     group: _Group
-    to: Literal["earliest", "latest", "offset", "shiftBy", "datetime"]
+    to: Literal["earliest", "latest", "offset", "shiftBy", "datetime", "offsets"]
     number: int = 0
     topics: tuple[str, ...] = ()
     park: bool = False
+    offsets: Annotated[tuple[WantedOffset, ...], msgspec.Meta(max_length=PLACES_MAX)] = ()
 
 
 class PlannedOffset(Request, frozen=True):

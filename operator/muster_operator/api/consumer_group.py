@@ -14,6 +14,14 @@ KAFKA: Side = "Kafka"
 MUSTER: Side = "Muster"
 
 
+class DeclaredOffset(msgspec.Struct, frozen=True, rename="camel"):
+    """An offset of one partition."""
+
+    topic: Annotated[str, Meta(min_length=1, max_length=249, description="Its topic.")]
+    partition: Annotated[int, Meta(ge=0, description="Its number.")]
+    offset: Annotated[int, Meta(ge=0, description="The next record that the group reads.")]
+
+
 class GroupReset(msgspec.Struct, frozen=True, rename="camel"):
     """A reset of the group's offsets, carried out once, while the group has no members or they are parked."""
 
@@ -27,13 +35,24 @@ class GroupReset(msgspec.Struct, frozen=True, rename="camel"):
         ),
     ]
     to: Annotated[
-        Literal["earliest", "latest", "offset", "shiftBy", "datetime"],
+        Literal["earliest", "latest", "offset", "shiftBy", "datetime", "offsets"],
         Meta(description="Where to, in the words of kafka-consumer-groups. What is not in the log becomes its edge."),
     ]
     offset: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="With to: offset.")] = None
     shift_by: Annotated[int | None, Meta(description="With to: shiftBy. So many records, back if negative.")] = None
     datetime: Annotated[
         Time | None, Meta(description="With to: datetime. The first record that is not older; the end if all are.")
+    ] = None
+    offsets: Annotated[
+        Annotated[
+            tuple[DeclaredOffset, ...],
+            Meta(min_length=1, max_length=1_000, extra_json_schema={"x-kubernetes-list-type": "atomic"}),
+        ]
+        | None,
+        Meta(
+            description="With to: offsets. One for each partition that is reset, as `muster groups offsets --as-reset`"
+            " prints those of a past moment."
+        ),
     ] = None
     topics: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=249)], ...],
@@ -57,6 +76,8 @@ RESET_RULES = rules(
     ("(self.to == 'offset') == has(self.offset)", "offset is for to: offset, and there only"),
     ("(self.to == 'shiftBy') == has(self.shiftBy)", "shiftBy is for to: shiftBy, and there only"),
     ("(self.to == 'datetime') == has(self.datetime)", "datetime is for to: datetime, and there only"),
+    ("(self.to == 'offsets') == has(self.offsets)", "offsets is for to: offsets, and there only"),
+    ("self.to != 'offsets' || !has(self.topics)", "offsets name their topics: leave topics out"),
     (
         "self.id != oldSelf.id || self == oldSelf",
         "a reset counts once for its id: give a changed one another id",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from muster_coordinator.podapi.resets import PlannedOffset, PlanRequest, ResetRequest
+from muster_coordinator.podapi.resets import PlannedOffset, PlanRequest, ResetRequest, WantedOffset
 from muster_operator.api.conditions import Condition, ConditionType, Reason, without_condition
 from muster_operator.api.consumer_group import (
     ConsumerGroup,
@@ -75,7 +75,8 @@ def plan_request(group: ConsumerGroup) -> PlanRequest:
         number = reset.shift_by or 0
     elif reset.to == "datetime":
         number = max(int(parse_time(reset.datetime or "") * 1000), 0)
-    return PlanRequest(group.spec.group, reset.to, number, reset.topics, reset.members == "Park")
+    offsets = tuple([WantedOffset(each.topic, each.partition, each.offset) for each in reset.offsets or ()])
+    return PlanRequest(group.spec.group, reset.to, number, reset.topics, reset.members == "Park", offsets)
 
 
 def with_reset(

@@ -15,7 +15,14 @@ from tests.unit.operator.fakes import World, cluster, world
 from tests.unit.operator.test_groups import HERE, KNOWN, UPSTREAM, condition, group, leader, seen, written
 
 from muster_coordinator.podapi.moves import MoveStatus
-from muster_coordinator.podapi.resets import PlanAnswer, PlannedOffset, PlanRequest, ResetAnswer, ResetRequest
+from muster_coordinator.podapi.resets import (
+    PlanAnswer,
+    PlannedOffset,
+    PlanRequest,
+    ResetAnswer,
+    ResetRequest,
+    WantedOffset,
+)
 from muster_operator.api.conditions import Condition, ConditionType, Reason
 from muster_operator.api.consumer_group import GroupReset, PastReset, ResetOffset, ResetStatus
 from muster_operator.api.models import ConsumerGroup
@@ -169,6 +176,10 @@ def test_of_two_resources_of_one_group_the_older_has_its_reset() -> None:
         ({"to": "earliest"}, PlanRequest("k-orders", "earliest")),
         ({"to": "latest", "topics": ["t", "u"]}, PlanRequest("k-orders", "latest", 0, ("t", "u"))),
         ({"to": "offset", "offset": 7}, PlanRequest("k-orders", "offset", 7)),
+        (
+            {"to": "offsets", "offsets": [{"topic": "t", "partition": 1, "offset": 7}]},
+            PlanRequest("k-orders", "offsets", offsets=(WantedOffset("t", 1, 7),)),
+        ),
         ({"to": "earliest", "members": "Park"}, PlanRequest("k-orders", "earliest", park=True)),
         ({"to": "shiftBy", "shiftBy": -7}, PlanRequest("k-orders", "shiftBy", -7)),
         ({"to": "datetime", "datetime": "1970-01-01T00:00:01.5Z"}, PlanRequest("k-orders", "datetime", 1_500)),

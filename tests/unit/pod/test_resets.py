@@ -18,7 +18,14 @@ from muster_coordinator.pod.mirroring.records_of import Place
 from muster_coordinator.pod.resets import NotLedError, Resets
 from muster_coordinator.pod.routes.resets import reset_routes
 from muster_coordinator.podapi import resets as api
-from muster_coordinator.podapi.resets import PlanAnswer, PlannedOffset, PlanRequest, ResetAnswer, ResetRequest
+from muster_coordinator.podapi.resets import (
+    PlanAnswer,
+    PlannedOffset,
+    PlanRequest,
+    ResetAnswer,
+    ResetRequest,
+    WantedOffset,
+)
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
 from muster_coordinator.requests import groups as m
@@ -160,6 +167,22 @@ async def test_plan_says_where_each_partition_would_be_and_writes_nothing(
     assert [each.after for each in answer.offsets] == after
     assert [each.before for each in answer.offsets] == [20, 3, -1][: len(after)]
     assert world.mirror.writer.end_offset == end
+
+
+async def test_plan_of_named_offsets_is_about_these_partitions_alone(world: World) -> None:
+    def wanted(*offsets: tuple[int, int]) -> PlanRequest:
+        return PlanRequest(GROUP, "offsets", offsets=tuple(WantedOffset("t", *each) for each in offsets))
+
+    plan = await world.run(world.resets.plan(wanted((1, 2), (0, 3), (2, 0))))
+    assert plan.offsets == (
+        PlannedOffset("t", 0, 20, 5),  # its oldest record: 3 is gone
+        PlannedOffset("t", 1, 3, 2),
+        PlannedOffset("t", 2, -1, 0),
+    )
+    for request, why in ((wanted((3, 0)), "no partition t-3"), (wanted(), "names no offsets")):
+        assert why in (await world.run(world.resets.plan(request))).obstacles[0]
+    world.resets = world.of(None)
+    assert (await world.run(world.resets.plan(wanted((0, 3))))).offsets == (PlannedOffset("t", 0, 20, 3),)
 
 
 async def test_plan_is_carried_out_once_however_often_it_is_sent(world: World) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -19,9 +21,11 @@ from muster_cli.oncall.reset import (
     parse_duration,
     parse_topic,
     read_csv,
+    reset_manifest,
     reset_screen,
 )
 from muster_coordinator.reset_aims import Aim, AimKind, Edges, Impossible
+from muster_operator.api.consumer_group import GroupReset as DeclaredReset
 
 PLACES = [("t", 0), ("t", 1)]
 EDGES = {("t", 0): Edges(10, 50), ("t", 1): Edges(0, 5)}
@@ -93,6 +97,22 @@ def test_csv_is_what_kafkas_tool_takes() -> None:
 def test_line_that_is_wrong_is_named(line: str) -> None:
     with pytest.raises(ValueError, match=r"^line 2: "):
         read_csv(["g,t,0,1", line], ["g", "h"])
+
+
+def test_offsets_are_printed_as_the_reset_of_a_consumer_group() -> None:
+    offsets = {("t", 1): 9, ("a.b", 0): 7, ("true", 0): 1}
+    (declared,) = yaml.safe_load(reset_manifest("2026-11-29", offsets)).values()
+    found = msgspec.convert(declared, DeclaredReset)
+    assert (found.id, found.to) == ("2026-11-29", "offsets")
+    assert {(each.topic, each.partition): each.offset for each in found.offsets or ()} == offsets
+
+
+def test_reset_of_a_consumer_group_that_would_be_refused_is_not_printed() -> None:
+    with pytest.raises(ValueError, match="use `muster groups undo`"):
+        reset_manifest("one", {("t", number): 0 for number in range(1_001)})
+    for wrong in ("", "a b", "-a", "a" * 64):
+        with pytest.raises(ValueError, match="an id has"):
+            reset_manifest(wrong, {("t", 0): 0})
 
 
 def test_durations_are_those_of_iso_8601() -> None:
