@@ -18,6 +18,7 @@ from tests.integration.test_reset import COMMITTED, HOUR_S, TOPICS, commit, comm
 from tests.support.kafka_broker import KafkaBroker, group_command, run_tool, why_no_kafka_yet
 from tests.support.live_groups import Aio, Confluent, Member, Modern, Pure, running
 from tests.support.local_cluster import LocalCluster
+from tests.support.local_cluster import muster as muster_command
 from tests.support.moves_under_kills import until
 
 from muster_coordinator.podapi.resets import PlanAnswer, PlanRequest, ResetAnswer, ResetRequest
@@ -36,12 +37,12 @@ _A = TypeVar("_A")
 class Pods:
     def __init__(self, session: ClientSession, muster: LocalCluster) -> None:
         self._session = session
-        self._muster = muster
+        self.data = muster.data
 
     async def ask(self, path: str, request: PlanRequest | ResetRequest, answer: type[_A]) -> _A:
         """The answer of the pod that leads the group's partition; the others refuse."""
         found = []
-        for pod in json.loads((self._muster.data / "run.json").read_text())["pods"]:
+        for pod in json.loads((self.data / "run.json").read_text())["pods"]:
             body = msgspec.json.encode(request)
             async with self._session.post(f"http://{pod['apiAddress']}{path}", data=body) as response:
                 content = await response.read()
@@ -120,8 +121,10 @@ async def live_groups_begin_again(pods: Pods, kafka: str, gateway: str) -> None:
     with running([*members, stays]):
         await until(lambda: all(len(each.values) == RECORDS for each in (*members, stays)), "all records")
         await asyncio.sleep(1)  # what each has been given last is committed
-        for member in members:
+        by_hand, *others = members
+        for member in others:
             await begin_again(pods, member.group)
+        await asyncio.to_thread(begin_again_by_hand, pods.data, kafka, by_hand.group)
         begun_s = time.monotonic()
         await until(lambda: all(len(each.values) == 2 * RECORDS for each in members), "all records again")
         print(f"again after {time.monotonic() - begun_s:.1f} s")
@@ -131,6 +134,12 @@ async def live_groups_begin_again(pods: Pods, kafka: str, gateway: str) -> None:
         assert (len(stays.values), stays.revoked) == (RECORDS, 0)
     for member in members:
         assert Counter(member.values) == {str(number): 2 for number in range(RECORDS)}, member
+
+
+def begin_again_by_hand(data: Path, kafka: str, group: str) -> None:
+    words = ("--topic", LIVE, "--to-earliest", "--execute", "--park-members", "--data-from", kafka)
+    done = muster_command("groups", "reset", group, *words, "--data-dir", str(data))
+    assert (done.returncode, f"{group}: 2 offsets written" in done.stdout) == (0, True), done
 
 
 async def begin_again(pods: Pods, group: str) -> None:

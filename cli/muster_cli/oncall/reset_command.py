@@ -57,6 +57,11 @@ def _with_words(command: Any) -> Any:
 @click.command("reset")
 @click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
 @_with_words
+@click.option(
+    "--park-members",
+    is_flag=True,
+    help="With --execute: put members out, and let them join again at the new offsets. With --local or --data-dir.",
+)
 @click.option("--dry-run", is_flag=True, help="Show where groups would be, and write nothing: the default.")
 @click.option("--execute", is_flag=True, help="Write it.")
 @click.option("--export", is_flag=True, help="Print lines for --from-file, here and of Kafka's tool.")
@@ -89,7 +94,8 @@ def reset(
 
     Pods of Muster have no records, so that they cannot say where a partition begins and ends: --data-from names the
     Kafka cluster that can, with the same --client-config. A gateway and Kafka itself can (--bootstrap-server). What
-    is not in the log becomes its start or end. `muster groups undo` takes back what went wrong, from backups.
+    is not in the log becomes its start or end. Members stay where an assignor may let them keep their positions: see
+    the operator's page, Resets of a group. `muster groups undo` takes back what went wrong, from backups.
 
     Exit codes: 0 done, 1 a group has members or was refused, 2 wrong usage or not to be reached.
     """
@@ -101,7 +107,14 @@ def reset(
         raise CliUsageError("give one of --dry-run and --execute")
     if export and as_json:
         raise CliUsageError("give one of --export and --json")
+    if options["park_members"] and not execute:
+        raise CliUsageError("--park-members needs --execute: a dry run shows groups without members")
     where = Where.of(options)
+    if options["park_members"] and where.embedded is None:
+        raise CliUsageError(
+            "--park-members needs --local or --data-dir; on Kubernetes declare spec.reset with members: Park in the"
+            " ConsumerGroup"
+        )
     brokers = Brokers(where, cluster, bootstrap_server, listener, client_config)
     words = Words(**options)
     raise SystemExit(run_reset(brokers, groups, words, execute=execute, export=export, as_json=as_json))

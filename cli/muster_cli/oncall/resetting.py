@@ -16,6 +16,7 @@ from muster_cli.oncall.asking import Brokers
 from muster_cli.oncall.groups import Place
 from muster_cli.oncall.kafka import KafkaGroups
 from muster_cli.oncall.looking import console
+from muster_cli.oncall.parking import park_request, reset_parked
 from muster_cli.oncall.reset import (
     GroupReset,
     Reset,
@@ -31,6 +32,7 @@ from muster_cli.oncall.reset import (
 from muster_cli.oncall.times import time_ms
 from muster_cli.oncall.undo import EMPTY_STATES, Committed
 from muster_cli.oncall.writing import why_not_written
+from muster_coordinator.podapi.resets import PlanRequest
 from muster_coordinator.reset_aims import Aim, Impossible
 
 DONE, LEFT = 0, 1
@@ -52,6 +54,7 @@ class Words:
     topics: tuple[str, ...] = ()
     all_topics: bool = False
     data_from: str = ""
+    park_members: bool = False
 
     def aim(self, now_s: float) -> Aim:
         """`now_s`: seconds since 1970. Raises CliUsageError."""
@@ -97,6 +100,11 @@ def run_reset(
     groups = list(dict.fromkeys(groups))
     aim, scope = words.aim(time.time()), words.scope()
     planned = _from_file(words.from_file, groups) if words.from_file is not None else None
+    parking: dict[str, PlanRequest] = {}
+    if words.park_members:
+        parking = {
+            each: park_request(each, aim, scope, None if planned is None else planned.get(each, {})) for each in groups
+        }
     client = brokers.client()
     data = brokers.client_of(words.data_from) if words.data_from else client
     places = _places(data, scope)
@@ -105,6 +113,7 @@ def run_reset(
     found = [planner.plan(group, states[group]) for group in groups]
     if execute:
         found = [_write(client, each) if each.outcome == "to write" else each for each in found]
+    found = [_parked(brokers, parking[each.group], each) if each.group in parking else each for each in found]
     reset = Reset(execute, tuple(found))
     if as_json:
         click.echo(msgspec.json.encode(reset))
@@ -169,6 +178,14 @@ def _write(client: KafkaGroups, group: GroupReset) -> GroupReset:
     wanted = {(each.topic, each.partition): Committed(each.to) for each in group.changes}
     why = why_not_written(client, group.group, wanted)
     return replace(group, outcome="refused", why=why) if why else replace(group, outcome="written")
+
+
+def _parked(brokers: Brokers, request: PlanRequest, group: GroupReset) -> GroupReset:
+    """A group without members is dealt with already."""
+    embedded = brokers.where.embedded
+    if group.outcome != "members" or embedded is None:
+        return group
+    return reset_parked(embedded, request, group.state)
 
 
 def _export(reset: Reset) -> None:
