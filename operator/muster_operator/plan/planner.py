@@ -52,7 +52,7 @@ from muster_operator.plan.reshard import (
     set_fences,
 )
 from muster_operator.plan.restore import restoring
-from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
+from muster_operator.plan.rollout import lets_restart, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import copies_of
 from muster_operator.plan.spread import Share, firsts, shares, verdict_of_moves
@@ -143,7 +143,7 @@ def _plan(seen: Observation, time: str) -> tuple[Action, ...]:
     tally = _count(seen, objects)  # one for all topics: what goes on at once goes on in the same pods
     expected = {index for topic in topics for index in indexes(topic)}
     rebalance_after_s = parse_duration(cluster.spec.failover.rebalance_after)
-    emptying = next_to_restart(seen, rebalance_after_s) if _is_settled(expected, objects) else ""
+    emptying = next_to_restart(seen, rebalance_after_s) if _is_settled(seen, expected, objects) else ""
     facts = [_facts(seen, topic, tally, emptying) for topic in topics]
     calm = _is_calm(seen, topics, facts[0])
     moving = _shares(seen, topics, objects, begin=calm)
@@ -309,11 +309,11 @@ def _with_shares_of_leaders(objects: Objects, pods: Sequence[PodView]) -> Object
     return with_fields(objects, recorded=recorded)
 
 
-def _is_settled(expected: Collection[int], objects: Objects) -> bool:
+def _is_settled(seen: Observation, expected: Collection[int], objects: Objects) -> bool:
     """True if a rollout may go on. A partition that lacks a leader or a copy may need the pod that would go next."""
     statuses = {index: each.status for index, each in objects.recorded.items()}
     moving = (each for each in statuses.values() if each.state is not PartitionState.ELECTING)
-    return statuses.keys() >= {*expected} and all(map(is_whole, moving))
+    return statuses.keys() >= {*expected} and all(lets_restart(seen, each) for each in moving)
 
 
 def _count(seen: Observation, objects: Objects) -> Tally:

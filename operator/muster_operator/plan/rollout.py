@@ -105,9 +105,20 @@ def restart(
         return
     pod = next(each for each in seen.pods if each.name == emptying)
     if statuses.keys() >= {*expected} and all(
-        is_whole(status) and not _is_to_move(status, pod) for status in statuses.values()
+        lets_restart(seen, status) and not _is_to_move(status, pod) for status in statuses.values()
     ):
         yield RestartPod(pod.name, pod.uid)
+
+
+def lets_restart(seen: Observation, status: OffsetsPartitionStatus) -> bool:
+    """True if the partition loses nothing by the restart of one pod. It is whole; or no pod could load its log, which
+    a later version may have written, and the declared template has not been tried on any of its replicas yet.
+    """
+    if is_whole(status):
+        return True
+    outdated = {pod.name for pod in seen.pods if pod.outdated}
+    failed = status.state is PartitionState.LEADERLESS and status.reason == Reason.LOAD_FAILED
+    return failed and outdated.issuperset(each.pod for each in status.replicas)
 
 
 def is_whole(status: OffsetsPartitionStatus) -> bool:
@@ -117,4 +128,4 @@ def is_whole(status: OffsetsPartitionStatus) -> bool:
 
 
 def _is_to_move(status: OffsetsPartitionStatus, pod: PodView) -> bool:
-    return status.leader == pod.name and len(status.replicas) > 1
+    return status.state is PartitionState.LED and status.leader == pod.name and len(status.replicas) > 1

@@ -696,6 +696,32 @@ def test_rollout_moves_leaders_first_and_restarts_one_pod_at_a_time(model: Model
     assert not any(isinstance(each, RestartPod) for each in third)
 
 
+@pytest.mark.parametrize(
+    ("newer", "reason", "restarted"),
+    [
+        ((), Reason.LOAD_FAILED, ["c-2"]),
+        (("c_1",), Reason.LOAD_FAILED, []),  # the declared template is on one of its pods, and did not help
+        ((), Reason.NO_MAJORITY, []),
+        ((), Reason.CANNOT_WRITE, []),
+    ],
+)
+def test_rollout_brings_the_image_that_can_load_what_the_one_before_cannot(
+    newer: tuple[str, ...], reason: Reason, restarted: list[str]
+) -> None:
+    model = Model(partitions=1, replication_factor=3)
+    Operator(model).settle()
+    led = model.objects["t-0"].status
+    failed = replace(led, state=PartitionState.LEADERLESS, reason=reason, following=0, leader="c-2")
+    model.put("t-0", failed)
+    pods = {name: {"outdated": name not in newer} for name in ("c_0", "c_1", "c_2")}
+    observed = seen(model, **pods)
+    cannot = {"state": ShardState.FAILED, "reason": str(reason), "leader_epoch": -1, "message": "at offset 7"}
+    views = tuple(with_fields(pod, replicas={0: replace(pod.replicas[0], **cannot)}) for pod in observed.pods)
+    attempt = Attempt(in_flight=False, held_back=True, pod="c-2", reason=reason, refused=frozenset({"c-0", "c-1"}))
+    actions = plan(with_fields(observed, pods=views, attempts={"t-0": attempt}), 1.0)
+    assert [each.pod for each in actions if isinstance(each, RestartPod)] == restarted
+
+
 def test_outdated_pod_that_is_down_is_restarted_at_once(model: Model) -> None:
     actions = plan(seen(model, c_1={"outdated": True, "connection": Connection.DOWN}), 1.0)
     assert [each.pod for each in actions if isinstance(each, RestartPod)] == ["c-1"]
