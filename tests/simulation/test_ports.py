@@ -46,9 +46,10 @@ HARNESS = {
     *("transactions/__init__.py", "transactions/surroundings.py"),
     "consuming/__init__.py",
     *("moves/__init__.py", "moves/world.py", "moves/run.py", "moves/two_sides.py", "moves/consumers.py"),
+    *("sites/__init__.py", "sites/world.py", "sites/run.py"),
     *("__main__.py", "conftest.py", "operating/surroundings.py", "pods/__init__.py", "operating/__init__.py"),
 }
-PLANTED = ("moves/faults.py", "moves/consumer_faults.py")
+PLANTED = ("moves/faults.py", "moves/consumer_faults.py", "sites/faults.py")
 WATCHED = {("_WatchedPod", "control.Pod"), ("_LossyNetwork", "PeerNetwork")}
 """The real ones, with a look at each call, and a network that loses more than connections do."""
 

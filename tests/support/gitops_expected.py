@@ -68,7 +68,8 @@ def state_and_health(shown: Json) -> tuple[str, Health]:
         return f"{kind}: {NOT_SEEN}", "Progressing"
     reason = ready["reason"]
     health = _in_table(kind, reason)
-    if kind == "OffsetsPartition" and (health is None or reason == "Led"):
+    leaderless = status.get("state") == "Leaderless" and reason != "Hibernated"  # by any reason, Electing among them
+    if kind == "OffsetsPartition" and (health is None or reason == "Led" or leaderless):
         reason = status.get("state", "Pending")  # the default, which the operator does not write
         health = _in_table(kind, reason)
     if health is None:
