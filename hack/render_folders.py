@@ -10,6 +10,8 @@ import ast
 import re
 from pathlib import Path
 
+from rendered import print_or_write, with_part
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "CONTRIBUTING.md"
 PACKAGES = (
@@ -19,7 +21,6 @@ PACKAGES = (
     "pipeline/muster_pipeline",
     "cli/muster_cli",
 )
-BEGIN, END = "<!-- written by `hack/render_folders.py` -->", "<!-- end of what `hack/render_folders.py` wrote -->"
 
 
 def first_sentence(source: str) -> str:
@@ -38,12 +39,8 @@ def table() -> str:
 
 
 def page() -> str:
-    text = PAGE.read_text(encoding="utf-8")
-    before, after = text[: text.index(BEGIN)], text[text.index(END) :]
-    return f"{before}{BEGIN}\n{table()}{after}"
+    return with_part(PAGE, Path(__file__).name, table())
 
 
 if __name__ == "__main__":
-    from rendered import print_or_write  # beside this file: tests that import this one need not find it
-
     print_or_write(page(), PAGE, __doc__)

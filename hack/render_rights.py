@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
+from rendered import print_or_write, with_part
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "security.md"
 SOURCE = ROOT / "config" / "rbac.yaml"
-BEGIN, END = "<!-- written by `hack/render_rights.py` -->", "<!-- end of what `hack/render_rights.py` wrote -->"
 COLUMNS = "| objects | verbs | only of the name | for |\n|---|---|---|---|\n"
 
 
@@ -45,12 +45,8 @@ def table() -> str:
 
 
 def page() -> str:
-    text = PAGE.read_text(encoding="utf-8")
-    before, after = text[: text.index(BEGIN)], text[text.index(END) :]
-    return f"{before}{BEGIN}\n{table()}{after}"
+    return with_part(PAGE, Path(__file__).name, table())
 
 
 if __name__ == "__main__":
-    from rendered import print_or_write  # beside this file: tests that import this one need not find it
-
     print_or_write(page(), PAGE, __doc__)

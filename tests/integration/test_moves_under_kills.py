@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tests.support.both_logs import commits_on_the_wrong_side
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
 from tests.support.live_groups import Confluent, Modern
 from tests.support.moves_under_kills import (
     KAFKA,
-    LOGS,
     PARTITIONS,
     TOPIC,
     WHO,
@@ -22,6 +20,7 @@ from tests.support.moves_under_kills import (
     PodsThatDie,
     before_kafka,
     committed,
+    judged_commits,
     kill_at,
     live,
     until,
@@ -61,12 +60,7 @@ async def test_leader_gateway_and_kafka_are_killed_at_each_step(tmp_path: Path) 
             produced = await _kill_at_each_step(pods, kafka, members, [each[:2] for each in wanted], produced)
             for member in members:
                 assert await asyncio.to_thread(committed, bootstrap, member.group) == produced
-        await asyncio.sleep(1)  # segment files are behind by 250 ms
-        logs = sorted((pods.muster.data / "pods").iterdir())
-        wrong, judged = commits_on_the_wrong_side(kafka.data_dir, logs, LOGS)
-        print(judged, "commits judged")
-        assert wrong == {}
-        assert judged > 10 * len(WAVES) * len(STEPS)
+        assert await judged_commits(kafka, pods) > 10 * len(WAVES) * len(STEPS)
 
 
 async def _kill_at_each_step(

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.integration.test_moves_at_kafka import beat
-from tests.support.both_logs import commits_on_the_wrong_side
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
 from tests.support.live_groups import Confluent, Modern
 from tests.support.moves_under_kills import (
     KAFKA,
-    LOGS,
     PARTITIONS,
     TOPIC,
     WHO,
@@ -25,6 +23,7 @@ from tests.support.moves_under_kills import (
     PodsThatDie,
     before_kafka,
     committed,
+    judged_commits,
     kill_at,
     live,
     until,
@@ -99,12 +98,7 @@ async def test_leader_gateway_and_kafka_are_killed_at_each_step_of_a_way_back(tm
             sides += found
             for member in members:
                 assert await asyncio.to_thread(committed, bootstrap, member.group) == produced
-        await asyncio.sleep(1)  # segment files are behind by 250 ms
-        logs = sorted((pods.muster.data / "pods").iterdir())
-        wrong, judged = commits_on_the_wrong_side(kafka.data_dir, logs, LOGS)
-        print(judged, "commits judged")
-        assert wrong == {}
-        assert judged > 10 * len(sides)
+        assert await judged_commits(kafka, pods) > 10 * len(sides)
         assert ["Kafka"] in sides, "none has gone back"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from aiohttp import ClientError, ClientSession
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.support.both_logs import commits_on_the_wrong_side
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.live_groups import Confluent, running
 from tests.support.local_cluster import LocalCluster, wait_until
@@ -112,6 +113,16 @@ async def before_kafka(data: Path, upstream: str) -> AsyncIterator[tuple[PodsTha
         await asyncio.to_thread(wait_until, lambda: any(line.startswith("ready") for line in muster.lines), "ready")
         async with ClientSession() as session:
             yield PodsThatDie(session, muster), line.split()[1].removeprefix("bootstrap=")
+
+
+async def judged_commits(kafka: KafkaBroker, pods: PodsThatDie) -> int:
+    """The number of commits of members in both logs, none of which is on the wrong side."""
+    await asyncio.sleep(1)  # segment files are behind by 250 ms
+    logs = sorted((pods.muster.data / "pods").iterdir())
+    wrong, judged = commits_on_the_wrong_side(kafka.data_dir, logs, LOGS)
+    print(judged, "commits judged")
+    assert wrong == {}
+    return judged
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster_cli.demo.bare_client import call, string
 from muster_coordinator.records.batch import CorruptBatchError, iter_batches
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.records.structs import OffsetCommitRecord
@@ -77,7 +78,7 @@ class SiteClients:
         for address in self._bootstrap.split(","):
             host, _, port = address.rpartition(":")
             with socket.create_connection((host, int(port)), REQUEST_S) as asked:
-                answer = _ask(asked, 10, 0, _text(group))
+                answer = call(asked, (10, 0), string(group))
             error, _, size = struct.unpack_from(">hih", answer)
             if not error:
                 name, (port_number,) = answer[8 : 8 + size].decode(), struct.unpack_from(">i", answer, 8 + size)
@@ -87,32 +88,11 @@ class SiteClients:
 
 def _commit(coordinator: socket.socket, group: str, offset: int) -> None:
     """OffsetCommit v2. Raises OSError: it was not acknowledged."""
-    body = _text(group) + struct.pack(">i", -1) + _text("") + struct.pack(">qi", -1, 1) + _text(TOPIC)
-    answer = _ask(coordinator, 8, 2, body + struct.pack(">iiqh", 1, 0, offset, -1))
+    body = string(group) + struct.pack(">i", -1) + string("") + struct.pack(">qi", -1, 1) + string(TOPIC)
+    answer = call(coordinator, (8, 2), body + struct.pack(">iiqh", 1, 0, offset, -1))
     (code,) = struct.unpack_from(">h", answer, len(answer) - 2)
     if code:
         raise OSError(f"refused with {code}")
-
-
-def _ask(connection: socket.socket, key: int, version: int, body: bytes) -> bytes:
-    request = struct.pack(">hhi", key, version, 1) + _text("sites") + body
-    connection.sendall(struct.pack(">i", len(request)) + request)
-    (size,) = struct.unpack(">i", _read(connection, 4))
-    return _read(connection, size)[4:]
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        data = connection.recv(size - len(found))
-        if not data:
-            raise ConnectionError("the pod has closed the connection")
-        found += data
-    return found
-
-
-def _text(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode()
 
 
 def commits_in_logs(data: Path) -> Iterator[tuple[str, int, int]]:

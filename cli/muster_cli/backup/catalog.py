@@ -18,6 +18,10 @@ class Catalog:
     dropped: tuple[Backup, ...]
     unreadable: dict[str, str]
 
+    def newest(self) -> Backup | None:
+        """The newest backup; None if the store has none. Raises CliError: a newer manifest cannot be read."""
+        return self.find("latest") if self.backups or self.unreadable else None
+
     def find(self, asked: str) -> Backup:
         """The backup of that id; "latest": the newest one. Raises CliError."""
         if asked == "latest":

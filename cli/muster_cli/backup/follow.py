@@ -83,5 +83,4 @@ class Follower:
 
     def _newest(self) -> Backup | None:
         """Raises CliError: the newest manifest cannot be read."""
-        catalog = read_catalog(self._store)
-        return catalog.find("latest") if catalog.backups or catalog.unreadable else None
+        return read_catalog(self._store).newest()

@@ -6,25 +6,23 @@ AWS_REGION, AWS_ENDPOINT_URL, a role of the pod or of the machine. What lies the
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from html import unescape
 from pathlib import Path
 
 from muster_cli.backup.store import FileStat, MissingError, Stored, StoreError
 from muster_cli.errors import CliError
+from muster_coordinator.sites.claims import ClaimError
 
 try:
     import obstore
     from obstore.exceptions import BaseError, NotFoundError
-    from obstore.store import S3Store
 except ImportError as exc:
     raise CliError(f"{exc.name} is missing: pip install 'muster[backup]'") from exc
+from muster_coordinator.sites.bucket import open_bucket
 
-SCHEME = "s3://"
 CALL_S = 30
 """A call that takes longer, in seconds, is made again."""
 RETRIES, RETRY_FOR_S = 5, 60
@@ -46,18 +44,12 @@ class ObjectStore:
 
     def __init__(self, address: str) -> None:
         """Raises CliError: no bucket, or settings that S3Store refuses."""
-        bucket, _, prefix = address.removeprefix(SCHEME).partition("/")
-        if not bucket:
-            raise CliError(f"{address}: the store is {SCHEME}BUCKET/PREFIX")
         self.address = address
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-        with _told(address, "open"):
-            self._store = S3Store(
-                bucket,
-                prefix=prefix.strip("/") or None,
-                client_options={"timeout": timedelta(seconds=CALL_S), "allow_http": endpoint.startswith("http://")},
-                retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_FOR_S)},
-            )
+        try:
+            with _told(address, "open"):
+                self._store = open_bucket(address, CALL_S, RETRIES, RETRY_FOR_S)
+        except ClaimError as error:
+            raise CliError(str(error)) from None
 
     def files(self) -> dict[str, Stored]:
         with _told(self.address, "list"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from muster_cli.errors import CliError
+from muster_coordinator.sites.directory import sync_directory
 
 READ_BYTES = 1 << 20
 _PART = ".part"
@@ -108,7 +109,7 @@ class DirectoryStore:
             finally:
                 making.unlink(missing_ok=True)
             for directory in (path.parent, self._root):
-                _sync(directory)
+                sync_directory(directory)
 
     def delete(self, name: str) -> None:
         with _told(self._root / name, "delete"):
@@ -128,14 +129,6 @@ def _pieces(content: Path | bytes) -> Iterator[bytes]:
     with content.open("rb") as file:
         while data := file.read(READ_BYTES):
             yield data
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

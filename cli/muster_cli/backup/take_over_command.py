@@ -149,8 +149,7 @@ class _Cluster:
     def _newest(self) -> Backup | None:
         from muster_cli.backup.catalog import read_catalog
 
-        catalog = read_catalog(self._store)
-        return catalog.find("latest") if catalog.backups or catalog.unreadable else None
+        return read_catalog(self._store).newest()
 
 
 class _Backups:
@@ -166,11 +165,8 @@ class _Backups:
         from muster_cli.backup.catalog import read_catalog
         from muster_cli.backup.take_over import Point
 
-        catalog = read_catalog(self._store)
-        if not catalog.backups and not catalog.unreadable:
-            return None
-        found = catalog.find("latest")
-        return Point(found.id, found.taken_at_ms)
+        found = read_catalog(self._store).newest()
+        return Point(found.id, found.taken_at_ms) if found is not None else None
 
     def use(self, point: Point) -> None:
         from muster_cli.backup.catalog import read_catalog

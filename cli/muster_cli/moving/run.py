@@ -12,13 +12,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
-from muster_cli.local.tls import tls_of
+from muster_cli.local.live_pods import live_pods
 from muster_cli.moving.pods import GIVEN_UP, NobodyLeadsError, Pods
-from muster_coordinator.podapi.client import PodClient, new_session
 from muster_coordinator.podapi.moves import MoveAnswer, MoveStatus, RoutedGroup
-from muster_coordinator.security.roles import Role
 
 LOOK_S = 0.1
 
@@ -110,13 +107,8 @@ def _unwritten(route: RoutedGroup) -> str:
 
 @asynccontextmanager
 async def _pods(data: DataDir) -> AsyncIterator[Pods]:
-    record = data.read_run()
-    alive = [pod for pod in record.pods if pod.alive] if record is not None else []
-    if record is None or not alive:
-        raise CliError(f"nothing runs on {data.root}; start it with: muster local up --data-dir {data.root}")
-    tls = tls_of(data, record, Role.OPERATOR)
-    async with new_session() as session:
-        yield Pods([PodClient(session, pod.name, pod.api_address, tls) for pod in alive])
+    async with live_pods(data) as pods:
+        yield Pods(pods)
 
 
 async def move_group(pods: Pods, group: str, *, back: bool, dry_run: bool, timeout_s: float) -> GroupOutcome:

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from muster_cli.errors import CliError, CliUsageError
 from muster_cli.local.data_dir import DataDir
-from muster_cli.local.tls import tls_of
+from muster_cli.local.live_pods import live_pods
 from muster_cli.oncall.groups import Place
 from muster_cli.oncall.reset import Change, GroupReset, Outcome
-from muster_coordinator.podapi.client import PodApiError, PodClient, PodRefusedError, new_session
+from muster_coordinator.podapi.client import PodApiError, PodRefusedError
 from muster_coordinator.podapi.resets import (
     PLACES_MAX,
     PlanAnswer,
@@ -21,7 +21,6 @@ from muster_coordinator.podapi.resets import (
     WantedOffset,
 )
 from muster_coordinator.reset_aims import Aim
-from muster_coordinator.security.roles import Role
 
 
 class Pod(Protocol):
@@ -53,13 +52,8 @@ def reset_parked(data: DataDir, request: PlanRequest, state: str) -> GroupReset:
     """`state`: of the group, before. Raises CliError."""
 
     async def run() -> GroupReset:
-        record = data.read_run()
-        alive = [pod for pod in record.pods if pod.alive] if record is not None else []
-        if record is None or not alive:
-            raise CliError(f"nothing runs on {data.root}; start it with: muster local up --data-dir {data.root}")
-        tls = tls_of(data, record, Role.OPERATOR)
-        async with new_session() as session:
-            return await reset_by([PodClient(session, pod.name, pod.api_address, tls) for pod in alive], request, state)
+        async with live_pods(data) as pods:
+            return await reset_by(pods, request, state)
 
     return asyncio.run(run())
 

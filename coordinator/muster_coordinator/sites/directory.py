@@ -45,12 +45,17 @@ class DirectoryClaims:
             finally:
                 making.unlink(missing_ok=True)
             for directory in (self._folder, self._folder.parent):
-                descriptor = os.open(directory, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+                sync_directory(directory)
         return True
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in it durable. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
