@@ -2,8 +2,8 @@
 """Run every test that can run on this machine, and say of the others what would enable them.
 
 A stage that lacks something is skipped with one line that names what is missing and how to get it. The end is a
-summary: passed, failed, skipped and seconds of each stage, then one line for each reason of a skip. Exit code: 0 when
-nothing failed, 1 otherwise, 130 after Ctrl-C.
+summary: passed, failed, skipped and seconds of each stage, then one line for each reason of a skip and for each
+failure. Exit code: 0 when nothing failed, 1 otherwise, 130 after Ctrl-C.
 
 Stages run one after the other, and the tests of a stage side by side, because most of their time is waiting. The stage
 kubernetes has one cluster, and so one test at a time.
@@ -29,6 +29,7 @@ REPORTS = REPOSITORY / ".cache" / "test"
 COMPILED = REPOSITORY / "hack" / "compiled"
 WORKERS = min(8, 2 * (os.cpu_count() or 1))
 """Processes that run tests. Two for each processor: at any time about half of them wait."""
+LONGEST_MESSAGE = 300
 SIDE_BY_SIDE = ("-n", str(WORKERS))
 FAST = ("tests/unit", "tests/golden")
 BROWSER = REPOSITORY / ".cache" / "browser"
@@ -73,11 +74,14 @@ class Stage:
 
 @dataclass
 class Outcome:
-    """The result of a stage. `skips` counts the reasons of skipped tests; `error` says why the stage failed."""
+    """The result of a stage. `skips` counts the reasons of skipped tests; `failures` has the first line of what each
+    failed test said, by its name; `error` says why the stage failed.
+    """
 
     name: str
     counts: Counter[str] = field(default_factory=Counter)
     skips: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     error: str = ""
     ran: bool = False
@@ -121,14 +125,16 @@ def run_to_its_end(command: list[str], folder: Path, environment: dict[str, str]
 
 
 def read_report(report: Path, outcome: Outcome) -> None:
-    """Add the numbers and the reasons of skips in a JUnit file to `outcome`."""
+    """Add the numbers, the failures and the reasons of skips in a JUnit file to `outcome`."""
     for case in ElementTree.parse(report).iter("testcase"):
         skip = case.find("skipped")
         if skip is not None:
             outcome.counts["skipped"] += 1
             outcome.skips[skip.get("message", "no reason given")] += 1
-        elif case.find("failure") is not None or case.find("error") is not None:
+        elif (found := next((each for each in case if each.tag in ("failure", "error")), None)) is not None:
             outcome.counts["failed"] += 1
+            said = found.get("message", "").partition("\n")[0]
+            outcome.failures[f"{case.get('classname')}::{case.get('name')}"] = said[:LONGEST_MESSAGE]
         else:
             outcome.counts["passed"] += 1
 
@@ -327,6 +333,9 @@ def main() -> int:
     for outcome in outcomes:
         for reason, count in outcome.skips.items():
             print(f"skipped in {outcome.name}: {reason}" + (f" ({count} tests)" if count > 1 else ""))
+    for outcome in outcomes:
+        for name, said in outcome.failures.items():
+            print(f"failed in {outcome.name}: {name}: {said}")
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
