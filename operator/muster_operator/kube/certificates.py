@@ -203,7 +203,7 @@ class Certificates:
         data = {**data, key.name: encoded(record)}
         stored = await swap_secret(self._client, key.namespace, RECORDS, present, data)
         self._secrets[key.namespace] = at, stored
-        self._made.note(key, stored)
+        self._made.note(key, stored, replaced=present)
 
     async def _without_the_gone(self, data: Json, namespace: str) -> Json:
         """The records of clusters that there are; looked at when a new one comes."""

@@ -31,11 +31,14 @@ UNKNOWN = "unknown"
 
 @dataclass(slots=True)
 class _Left:
-    """A Secret as it was left. `manifest` {}: a record, of which nobody but its keeper knows what is to be in it."""
+    """A Secret as it was left. `manifest` {}: a record, of which nobody but its keeper knows what is to be in it.
 
-    version: str
+    `versions`: the resourceVersion that each cluster has found in order. A cluster reads in a record what is its own,
+    and does not see that somebody has changed what is another's.
+    """
+
     manifest: Json = field(default_factory=dict)
-    of: set[ClusterKey] = field(default_factory=set)
+    versions: dict[ClusterKey, str] = field(default_factory=dict)
 
 
 class MadeSecrets:
@@ -50,28 +53,34 @@ class MadeSecrets:
         """Have this Secret, for this cluster; nothing is written if it is as it was left. Raises StoreError."""
         name = name_of(manifest)
         path, left = f"{secrets_path(name[0])}/{name[1]}", self._left.get(name)
-        version = left.version if left is not None and left.manifest == manifest else UNKNOWN
+        version = left.versions.get(key, UNKNOWN) if left is not None and left.manifest == manifest else UNKNOWN
         self._put(key, name, UNKNOWN, manifest)  # looked for until this has succeeded
         live = await self._look(path)
-        if live is None or (live["metadata"]["resourceVersion"] != version and not is_as_applied(live, manifest)):
+        if live is None or (_version_of(live) != version and not is_as_applied(live, manifest)):
             live = await self._client.apply(path, manifest)
             log.info("secret_applied", namespace=name[0], name=name[1])
-        self._put(key, name, live["metadata"]["resourceVersion"], manifest)
+        self._put(key, name, _version_of(live), manifest)
 
-    def note(self, key: ClusterKey, record: Json) -> None:
-        """A record that this cluster needs is as it was read or written just now."""
-        self._put(key, name_of(record), record["metadata"]["resourceVersion"])
+    def note(self, key: ClusterKey, record: Json, replaced: Json | None = None) -> None:
+        """A record that this cluster needs is as it was read just now, or as it was written in place of `replaced`: who
+        had found that in order has no need to look.
+        """
+        name, version = name_of(record), _version_of(record)
+        if replaced is not None and name in self._left:
+            versions = self._left[name].versions
+            versions.update({each: version for each, found in versions.items() if found == _version_of(replaced)})
+        self._put(key, name, version)
 
     def _put(self, key: ClusterKey, name: Name, version: str, manifest: Json | None = None) -> None:
-        of = self._left[name].of if name in self._left else set[ClusterKey]()
-        self._left[name] = _Left(version, manifest or {}, {*of, key})
+        versions = self._left[name].versions if name in self._left else {}
+        self._left[name] = _Left(manifest or {}, {**versions, key: version})
 
     def forget(self, key: ClusterKey, keep: frozenset[str] = frozenset()) -> None:
         """The cluster needs none of the Secrets that were noted for it but those of these names."""
         for name, left in [*self._left.items()]:
             if name[1] not in keep:
-                left.of.discard(key)
-                if not left.of:
+                left.versions.pop(key, None)
+                if not left.versions:
                     del self._left[name]
 
     async def drifted(self, is_there: Callable[[ClusterKey], bool]) -> set[ClusterKey]:
@@ -80,17 +89,18 @@ class MadeSecrets:
         """
         found = set[ClusterKey]()
         for name, left in [*self._left.items()]:
-            keys = {key for key in left.of if is_there(key)}
-            if not keys:
+            if not any(is_there(key) for key in left.versions):
                 continue
             try:
                 version = await self._version(name)
             except StoreError as error:
                 log.warning("secrets_not_looked_at", name=name[1], error=str(error))
                 break
-            if version != left.version and self._left.get(name) is left:  # else it was written meanwhile
-                log.info("secret_changed_by_others", namespace=name[0], name=name[1], deleted=not version)
-                found |= keys
+            if self._left.get(name) is left:  # else it was written meanwhile
+                stale = {key for key, seen in left.versions.items() if seen != version and is_there(key)}
+                if stale:
+                    log.info("secret_changed_by_others", namespace=name[0], name=name[1], deleted=not version)
+                found |= stale
             await self._pause(1 / MOST_LOOKS_A_SECOND)
         return found
 
@@ -102,10 +112,14 @@ class MadeSecrets:
             if not is_refused(error):
                 raise
             return ""
-        return "" if live is None else str(live["metadata"]["resourceVersion"])
+        return "" if live is None else _version_of(live)
 
     async def _look(self, path: str, *, metadata_only: bool = False) -> Json | None:
         try:
             return await self._client.look(path, metadata_only=metadata_only)
         except NotFoundError:
             return None
+
+
+def _version_of(secret: Json) -> str:
+    return str(secret["metadata"]["resourceVersion"])

@@ -152,6 +152,7 @@ class KubeUsers:
         """
         namespace = key.namespace
         for _ in range(ATTEMPTS):
+            replaced: Json | None = None
             secret, remembered = await read_secret(self._client, namespace, USERS), self._records.get(namespace, {})
             stored, unreadable = _decoded(secret)
             if lost := sorted(unreadable - remembered.keys()):
@@ -170,6 +171,7 @@ class KubeUsers:
             if changed:
                 after = {**await self._without_the_gone(there, namespace), **wanted}
                 texts = {name: encoded(each) for name, each in after.items()}
+                replaced = secret
                 try:
                     secret = await swap_secret(self._client, namespace, USERS, secret, texts)
                 except ConflictError:
@@ -177,7 +179,7 @@ class KubeUsers:
                 log.info("passwords_recorded", namespace=namespace, users=sorted(changed))
             self._records[namespace] = after
             if secret is not None:
-                self._made.note(key, secret)
+                self._made.note(key, secret, replaced)
             return wanted
         raise ConflictError(f"Secret {USERS} changes all the time")
 

@@ -281,6 +281,31 @@ async def test_secret_that_somebody_deletes_or_changes_is_noticed_by_a_look_and_
     assert site.api.objects.revision == settled
 
 
+@pytest.mark.parametrize("entry", [None, "AAAA"])
+async def test_record_that_somebody_damages_is_noticed_also_when_another_cluster_has_read_it_since(
+    site: Site, entry: str | None
+) -> None:
+    path = f"/apis/muster.dev/v1alpha1/namespaces/{NAMESPACE}/coordinatorclusters"
+    for name in ("a", "b"):
+        site.api.objects.handle("POST", path, {}, {"metadata": {"name": name}})
+    certificates = site.operator()
+    other = replace(cluster(), metadata=replace(cluster().metadata, name="b"))
+    for each in (cluster(), other):
+        await certificates.keep(each)
+    assert await drifted(certificates) == set(), "the second one has written what the first one had found in order"
+    before = site.secret(RECORDS)
+    found = site.api.objects.get("secrets", NAMESPACE, RECORDS)
+    assert found is not None
+    data = {name: each for name, each in found["data"].items() if name != "a"} | ({"a": entry} if entry else {})
+    site.api.objects.handle("PUT", RECORD, {}, {**found, "data": data})
+    site.later()
+    await certificates.keep(other)
+    assert await drifted(certificates) == {KEY}
+    await certificates.keep(cluster())
+    assert site.secret(RECORDS) == before
+    assert await drifted(certificates) == set()
+
+
 async def test_secret_that_cannot_be_made_again_is_told_and_tried_again_until_it_is_there(site: Site) -> None:
     certificates = site.operator()
     await certificates.keep(ready())
