@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.kube import REPOSITORY, custom_resources, install_operator, kubectl
+from tests.support.kube import REPOSITORY, bring_operator_back, custom_resources, install_operator, kubectl
 from tests.support.muster_cluster import MusterCluster
 from tests.support.watched_objects import WatchedObjects, watched_objects
 
@@ -40,16 +40,16 @@ def watched() -> Iterator[WatchedObjects]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def operator(custom_resources: None) -> None:
-    """The operator of config/, once; a test that runs later than others that send it away installs it again."""
+    """The operator of config/, whatever the modules before have done to it."""
     install_operator()
 
 
 @pytest.fixture(scope="session")
-def muster_cluster(operator: None) -> Iterator[MusterCluster]:
+def sample(custom_resources: None) -> Iterator[MusterCluster]:
     """The sample cluster, Ready. On failure the reason that its resources give is printed."""
-    install_operator()  # tests of the store may have sent it away since
+    install_operator()
     namespace = "muster-end-to-end"
     kubectl("create", "namespace", namespace)
     cluster = MusterCluster(namespace, "sample")
@@ -62,11 +62,18 @@ def muster_cluster(operator: None) -> Iterator[MusterCluster]:
         kubectl("delete", "namespace", namespace, "--wait=false")
 
 
+@pytest.fixture
+def muster_cluster(sample: MusterCluster) -> MusterCluster:
+    """The sample cluster, with an operator, whatever the test before has done to it."""
+    bring_operator_back()
+    return sample
+
+
 @pytest.fixture(scope="session")
-def roles(muster_cluster: MusterCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def roles(sample: MusterCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Kubeconfigs of three people: one without a role in the namespace of the sample, one who may look, and one who may
     act as well."""
-    folder, namespace = tmp_path_factory.mktemp("people"), muster_cluster.namespace
+    folder, namespace = tmp_path_factory.mktemp("people"), sample.namespace
     bound = {"nobody": (), "looks": ("muster-view",), "acts": ("muster-view", "muster-operate")}
     for account, of_account in bound.items():
         kubectl("-n", namespace, "create", "serviceaccount", account)

@@ -28,7 +28,7 @@ JOB_S = 400.0
 READ_TABLES = ["pipeline", "offsets", "/tables/muster", "--engine", "local", "--json"]
 
 
-@pytest.fixture(scope="session")  # as wide as muster_cluster: without an image there is no cluster to wait for
+@pytest.fixture(scope="session")  # as wide as sample: without an image there is no cluster to wait for
 def image() -> str:
     """The image's name on the node."""
     name = os.environ.get("MUSTER_TEST_PIPELINE_IMAGE")
@@ -93,12 +93,12 @@ def tables(cluster: MusterCluster, cronjob: dict[str, Any], name: str) -> dict[t
 
 
 @pytest.fixture(scope="module")
-def installed(image: str, muster_cluster: MusterCluster) -> list[dict[str, Any]]:
+def installed(image: str, sample: MusterCluster) -> list[dict[str, Any]]:
     """What `kubectl apply -k config/pipeline` makes, in a namespace that admits restricted pods only."""
     label = "pod-security.kubernetes.io/enforce=restricted"
-    kubectl("label", "namespace", muster_cluster.namespace, label, "--overwrite")
-    objects = adapted(kubectl("kustomize", str(MANIFESTS)).stdout, muster_cluster, image)
-    apply(muster_cluster, objects)
+    kubectl("label", "namespace", sample.namespace, label, "--overwrite")
+    objects = adapted(kubectl("kustomize", str(MANIFESTS)).stdout, sample, image)
+    apply(sample, objects)
     return objects
 
 

@@ -84,6 +84,13 @@ def install_operator() -> None:
     kubectl("-n", "muster-system", "rollout", "status", "deployment/muster-operator", "--timeout=50s")
 
 
+def bring_operator_back() -> None:
+    """Have the operator of config/ again if a test before has sent it away."""
+    asked = ("-n", "muster-system", "get", "deployment/muster-operator", "-o", "jsonpath={.spec.replicas}")
+    if kubectl(*asked, check=False).stdout in ("", "0"):
+        install_operator()
+
+
 def send_operator_away() -> None:
     """Scale an installed operator to nothing: it would act on the objects that a test of the store creates."""
     operator = ("-n", "muster-system", "deployment/muster-operator")
