@@ -29,8 +29,8 @@ TAILS = (0.0, 0.5, 1.0)
 
 
 def measure(directory: Path, offsets: int, *, with_kafka: bool) -> list[dict[str, Any]]:
-    """For each log `starts`: from the start of a process until it leads everything, by the length of the tail; and
-    Kafka over the same log. Raises BenchError, MissingTool.
+    """Measures for each log its `starts`: from the start of a process until it leads everything, by the length of the
+    tail; and Kafka over the same log. Raises BenchError, MissingTool.
     """
     groups = max(offsets // (PARTITIONS * TOPIC_PARTITIONS), 1)
     stored = PARTITIONS * groups * TOPIC_PARTITIONS

@@ -81,7 +81,7 @@ def coordinator(port: int) -> bytes:
 
 
 async def serve(partitions: int) -> None:
-    """Until it is killed; prints its port."""
+    """Serves until it is killed; prints its port."""
     port = 0
     server = await asyncio.get_running_loop().create_server(
         lambda: Echo(commit_answer(partitions), coordinator(port)), HOST, 0

@@ -39,7 +39,7 @@ class Secured:
 
     @property
     def login(self) -> str:
-        """For the load generator."""
+        """The login of the load generator."""
         return f"{USER}:{self.password}"
 
     def of_muster(self) -> list[str]:

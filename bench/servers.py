@@ -248,7 +248,7 @@ def wait_for_line(started: subprocess.Popen[bytes], output: Path, start: str) ->
 
 
 def ended_or_late(started: subprocess.Popen[bytes], deadline: float, output: Path) -> str:
-    """Why there is no point in waiting any longer, with the last lines of output; empty when there is."""
+    """The reason why there is no point in waiting any longer, with the last lines of output; empty when there is."""
     if started.poll() is not None:
         why = f"{started.args!r} ended with exit code {started.returncode}"
     elif time.monotonic() > deadline:

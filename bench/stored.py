@@ -99,7 +99,7 @@ def _store(bootstrap: str, rounds: int) -> None:
 
 
 def _settle(pods: _Pods) -> None:
-    """Until followers have replayed what they got, and the disk has it: what comes next shall not wait for that."""
+    """Waits until followers have replayed what they got, and the disk has it: nothing later shall wait for that."""
     os.sync()
     deadline = time.monotonic() + DEADLINE_S
     before, loaded = -1.0, _records_loaded(pods)

@@ -478,4 +478,4 @@ NOT_TRIED: dict[str, str] = {
     "MusterLoadsFail": "it takes a log that another version has written",
     "MusterTransactionsHang": "it takes a transaction that loses its group's partition at one moment",
 }
-"""Why no test makes those of others, which promtool evaluates on series."""
+"""The reason why no test makes those of others, which promtool evaluates on series."""

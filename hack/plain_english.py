@@ -15,7 +15,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("coordinator", "operator", "gateway", "cli", "pipeline", "bench", "hack", "tests/support")
-BEGINNINGS = frozenset({"Of", "That", "Who", "Whom", "Whose", "As", "So", "What", "Where", "When", "How", "Whether"})
+_QUESTIONS = {"Who", "Whom", "Whose", "What", "Where", "When", "How", "Whether", "Why", "Which", "That"}
+_OF_WHAT = {"Of", "As", "So", "By", "From", "For", "To", "On", "Between", "Until", "None"}
+BEGINNINGS = frozenset(_QUESTIONS | _OF_WHAT)
 PHRASES = ("whoever", "from then on", "for so long", "in the place of")
 _GAP = r"[\s#]+"  # between two words: also the end of a line, and what begins the next line of a comment
 _PHRASES = re.compile("|".join(rf"\b{each.replace(' ', _GAP)}\b" for each in PHRASES), re.IGNORECASE)

@@ -27,7 +27,7 @@ class CallStatus(StrEnum):
 
 
 class FenceRefusal(StrEnum):
-    """Why a fence or an import of a re-shard does nothing: `podapi.reshard.FenceResult.reason`."""
+    """The reason why a fence or an import of a re-shard does nothing: `podapi.reshard.FenceResult.reason`."""
 
     NOT_LEADER = "NotLeader"  # this pod does not lead the partition, or stopped leading it meanwhile: ask the leader
     NOT_COMMITTED = "NotCommitted"  # no majority has the record yet: repeat the call

@@ -172,8 +172,8 @@ class TlsSettings:
     subject says who the client is."""
 
     ssl_principal_mapping_rules: str = text("ssl.principal.mapping.rules", parse_mapping, "DEFAULT")
-    """From the subject of a client's certificate (`CN=billing,OU=teams`) to the name of a user: rules of Kafka's,
-    between commas, such as `RULE:^CN=(.*?),.*$/$1/L`. A client to which none applies is not let in."""
+    """The rules (Kafka's) by which the subject of a client's certificate (`CN=billing,OU=teams`) becomes the name of a
+    user, between commas, such as `RULE:^CN=(.*?),.*$/$1/L`. A client to which none applies is not let in."""
 
 
 @dataclass(frozen=True)
@@ -275,18 +275,20 @@ class UpstreamSettings:
     `__consumer_offsets`. Empty: nothing is mirrored."""
 
     upstream_served_groups: str = text(None, parse_prefixes)
-    """Which groups Muster coordinates although there is an upstream: the beginnings of their ids, between commas; `*`:
-    all. All others are Kafka's, and are only shown. A group that Kafka has already must not be among them. Give a
+    """The groups that Muster coordinates although there is an upstream: the beginnings of their ids, between commas;
+    `*`: all. All others are Kafka's, and are only shown. A group that Kafka has already must not be among them. Give a
     gateway's `muster.groups` the same."""
 
     upstream_movable_groups: str = text(None, parse_prefixes)
-    """Which of Kafka's groups may move to Muster while they run: the beginnings of their ids, between commas; `*`: all;
-    empty: none. Their clients come by gateways, and every gateway has the same in `muster.movable.groups`, or learns
-    it from the pods. With it, a gateway sends requests of these groups to Kafka only while Muster tells it to."""
+    """The groups of Kafka's that may move to Muster while they run: the beginnings of their ids, between commas; `*`:
+    all; empty: none. Their clients come by gateways, and every gateway has the same in `muster.movable.groups`, or
+    learns it from the pods. With it, a gateway sends requests of these groups to Kafka only while Muster tells it to.
+    """
 
     upstream_lease_ms: int = number(3_000, None, 500, 60_000)
-    """For how long (ms) a gateway may send requests of movable groups to Kafka after a pod has told it to. Without a
-    leader of their partition for longer they wait; a gateway that is cut off makes a move wait for as long."""
+    """The time (ms) for which a gateway may send requests of movable groups to Kafka after a pod has told it to.
+    Without a leader of their partition for longer they wait; a gateway that is cut off makes a move wait for as long.
+    """
 
     upstream_write_back_interval_ms: int = number(5_000, None, 0, 3_600_000)
     """Interval (ms) at which offsets of groups that have moved to Muster, and have changed, are written to Kafka: what

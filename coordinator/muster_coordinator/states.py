@@ -28,11 +28,11 @@ LEGAL_PREDECESSORS: dict[ShardState, frozenset[ShardState]] = {
     ShardState.FAILED: frozenset({ShardState.LOADING, ShardState.ACTIVE, ShardState.FENCED}),
     ShardState.CLOSED: frozenset(set(ShardState) - {ShardState.CLOSED}),
 }
-"""Which states may come before a state. A shard that is CLOSED ends; a later election makes a new one."""
+"""The states that may come before each state. A shard that is CLOSED ends; a later election makes a new one."""
 
 
 class FailureReason(StrEnum):
-    """Why a shard FAILED; LOG_SET_ASIDE is the only reason that a replica without a failure can show.
+    """The reason why a shard FAILED; LOG_SET_ASIDE is the only reason that a replica without a failure can show.
 
     The values are part of the pod API. Its reader must expect values that are not listed here.
     """

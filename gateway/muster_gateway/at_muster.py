@@ -59,7 +59,7 @@ class AtMuster:
             self._login.when_known(go_on)
 
     def submit(self, request: Request) -> None:
-        """To the leader of its group's partition, or to its pod."""
+        """Sends the request to the leader of its group's partition, or to its pod."""
         if self._lane is not None and self._login is None:
             self._lane.submit(request)
         else:

@@ -54,7 +54,7 @@ class Entry:
         return user in self._users.value
 
     def look(self) -> bool:
-        """To be called each second. Returns whether there may be other users."""
+        """Is called each second. Returns whether there may be other users."""
         self._state.audit.look()
         self._state.now_ms = self._clock.monotonic_ms()
         for connection in tuple(self._state.connections):

@@ -7,7 +7,7 @@ from enum import IntFlag
 
 
 class Busy(IntFlag):
-    """Why nothing is read from a connection."""
+    """The reasons why nothing is read from a connection."""
 
     CLIENT_SLOW = 1
     """The client does not read its answers as fast as they come."""

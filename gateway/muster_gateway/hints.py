@@ -29,7 +29,7 @@ _Walk = Generator[int, int, int]
 
 
 class HintRewriter:
-    """For one answer: feed it with all of its bytes, the length first."""
+    """Rewrites one answer: it is fed with all of its bytes, the length first."""
 
     __slots__ = ("_address_of", "_key", "_skip", "_tail", "_walk")
 

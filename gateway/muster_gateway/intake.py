@@ -45,7 +45,7 @@ class Intake:
         self.wait()
 
     def wait(self) -> None:
-        """For another turn, if there are requests and there is room for them."""
+        """Asks for another turn, if there are requests and there is room for them."""
         if self._cutter.stopped and self._has_room():
             self._rotation.wait(self._connection, self._most < QUANTUM or self._spent_units > LIGHT_UNITS)
 

@@ -29,7 +29,7 @@ logger = structlog.get_logger(__name__)
 CALL_S = 1.0
 """Longest wait for a pod's answer. It leaves out what it cannot answer within half of that."""
 FIRST_INTERVAL_MS = 250
-"""Between two rounds of calls, until a pod has said how long a lease is."""
+"""The time between two rounds of calls, until a pod has said how long a lease is."""
 ROUNDS_OF_A_LEASE = 8
 """Rounds of calls within the time of a lease: so many may fail in a row, less one or two."""
 FENCED_INTERVAL_MS = 25
@@ -40,7 +40,7 @@ RESOLVE_S = 2.0
 
 
 def api_tls(directory: str, cluster: str) -> Tls:
-    """For pods of the cluster, `NAMESPACE/NAME`, whose names the gateway does not know. Raises TlsError."""
+    """TLS for pods of the cluster, `NAMESPACE/NAME`, whose names the gateway does not know. Raises TlsError."""
     of_the_cluster = only(cluster, (Role.POD,))
     return Tls(
         TlsFiles.of(Path(directory)),
@@ -69,7 +69,7 @@ class LeaseCalls:
         self._complete: bool | None = None  # whether all leases are held, as last logged
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until it is cancelled."""
         # A connection is made anew for each round that finds none idle; they are kept, so mostly there is one.
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             pods: list[Address] = []

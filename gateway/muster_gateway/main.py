@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def run(settings: GatewaySettings) -> int:
-    """Until a signal."""
+    """Runs until a signal comes."""
     try:
         gateway = Gateway(settings)
     except (TlsError, SecurityFileError) as error:

@@ -44,7 +44,7 @@ class Muster:
         self.counts = GroupCounts()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until it is cancelled."""
         while True:
             await self.find_pods()
             await asyncio.sleep(REFRESH_S if self._pods_known.is_set() and not self.failing else AGAIN_S)

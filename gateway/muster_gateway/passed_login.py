@@ -32,7 +32,7 @@ _PROBE = struct.pack(">hhih", apis.DESCRIBE_CLUSTER, 0, 1, -1) + b"\0" + b"\0" +
 
 
 NOBODY = ANONYMOUS.removeprefix("User:")
-"""For whom a client acts that its broker knows, and whose name the gateway cannot read."""
+"""The user for whom a client acts that its broker knows, and whose name the gateway cannot read."""
 
 
 class PassedLogin:
@@ -55,7 +55,7 @@ class PassedLogin:
 
     @property
     def user(self) -> str:
-        """For whom the client acts, while what waits goes on: it is the same one on the whole connection."""
+        """The user for whom the client acts, while what waits goes on: it is the same one on the whole connection."""
         return self._record.user or NOBODY
 
     def read(self, head: RequestHead, frame: bytes) -> Callable[[bytes], None]:

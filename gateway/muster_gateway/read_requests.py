@@ -217,7 +217,7 @@ class ReadRequests:
         self._to_muster(self._slots.keep(Slot(head, held=len(frame))), frame, group_id)
 
     def _to_muster(self, slot: Slot, frame: bytes, group_id: str) -> None:
-        """To the leader of the group's partition. Raises ClientError."""
+        """Sends the request to the leader of the group's partition. Raises ClientError."""
         if not names_topics_by_id(slot.head):
             self._at_muster.submit(Request(slot, frame, group_id))
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def prefixes_of(text: str) -> tuple[str, ...]:
-    """Between commas; `*` is the prefix of all ids."""
+    """The prefixes in a text with commas between them; `*` is the prefix of all ids."""
     return tuple("" if prefix == "*" else prefix for prefix in filter(None, (each.strip() for each in text.split(","))))
 
 

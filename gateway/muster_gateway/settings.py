@@ -178,7 +178,9 @@ class GatewaySettings:
     place. `none`: it is asked for none."""
 
     ssl_principal_mapping_rules: str = _text("ssl.principal.mapping.rules", "DEFAULT", parse_mapping)
-    """From the subject of a client's certificate to the name of a user, as at [a pod](configuration.md#tls)."""
+    """The rules by which the subject of a client's certificate becomes the name of a user, as at [a
+    pod](configuration.md#tls).
+    """
 
     sasl_enabled_mechanisms: str = _text("sasl.enabled.mechanisms", "", check_own_mechanisms)
     """SASL mechanisms with which clients log in at the gateway, between commas: `SCRAM-SHA-256`, `SCRAM-SHA-512`,

@@ -60,7 +60,7 @@ class Upstream:
         return known + [each for each in self._bootstrap if each not in known]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until it is cancelled."""
         while True:
             pause_s = AGAIN_S
             try:

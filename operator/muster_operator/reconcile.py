@@ -262,7 +262,7 @@ class Reconciler:
         return memory.groups.view(generations, leaders_of_groups(seen), self._clock.monotonic())
 
     def _rollout_waits(self, key: ClusterKey, cluster: CoordinatorCluster) -> str:
-        """Why no pod is replaced now; "" if one may be."""
+        """The reason why no pod is replaced now; "" if one may be."""
         if closed := opens(cluster.spec.rollout.window, self._clock.wall()):
             return f"spec.rollout.window opens {closed}"
         other = self._turns.other(key, self._clock.monotonic())

@@ -40,7 +40,7 @@ class ApiProxy:
         }
 
     def table(self) -> str:
-        """For people: a line for each verb and plural."""
+        """A text for people: a line for each verb and plural."""
         return "\n".join(f"{verb:7} {plural:28} {count}" for (verb, plural), count in sorted(self.requests.items()))
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

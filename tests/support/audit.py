@@ -43,7 +43,7 @@ class AuditedRequests:
         ]
 
     def table(self) -> str:
-        """For people: a line for each verb and resource."""
+        """A text for people: a line for each verb and resource."""
         return "\n".join(
             f"{verb:7} {resource:28} {count:5}" for (verb, resource), count in sorted(self.counts().items())
         )

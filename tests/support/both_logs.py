@@ -1,4 +1,5 @@
-"""Which side took each commit of groups that have moved, by the logs of a Kafka broker and of the pods that mirror it.
+"""The side that took each commit of groups that have moved, by the logs of a Kafka broker and of the pods that mirror
+it.
 
 Generations do not tell the sides apart: a group that moves keeps its own. Wall clocks do, where all is on one machine.
 """

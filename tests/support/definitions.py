@@ -33,7 +33,7 @@ def schemas() -> Mapping[str, Json]:
 
 
 def problems(shown: Json, old: Json | None = None) -> list[str]:
-    """Why it would be refused, one line each; empty if it is taken. `old`: what is there already."""
+    """The reasons why it would be refused, one line each; empty if it is taken. `old`: what is there already."""
     schema = schemas()[shown["kind"]]
     before = None if old is None else defaulted(schema, old)
     now = defaulted(schema, shown)

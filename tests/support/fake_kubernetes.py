@@ -62,7 +62,7 @@ class FakeCluster:
         return f"127.{100 + self._number}.{worker}.{ordinal + 1}"
 
     async def run_pod(self, ordinal: int) -> None:
-        """On its volume, which outlives it."""
+        """Runs a pod on its volume, which outlives it."""
         name = f"{self.name}-{ordinal}"
         pod = FakePod(name, ordinal, self._volumes.setdefault(ordinal, FakeVolume()), self.net)
         self.runs.append(pod)

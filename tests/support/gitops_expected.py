@@ -51,7 +51,8 @@ TABLE: dict[str, dict[Health, str]] = {
         "Degraded": "BackupFailed BackupDamaged NoBackupStore InvalidSpec",
     },
 }
-"""By `Ready.reason`; of a partition by `status.state`, or by the reason where that is a word here."""
+"""The expected health by `Ready.reason`; of a partition by `status.state`, or by the reason where that is a word here.
+"""
 FOR_A_PERSON = {"Stalled", "Damaged", "CrdOutdated"}
 COMES_WITH_THE_SYNC = {"ClusterNotFound", "TopicNotFound", "PasswordNotKept"}
 NOT_ALL = {"Reconciling", "Degraded", "not Mirrored"}

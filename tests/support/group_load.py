@@ -102,7 +102,7 @@ class Writer:
         self._clients.clear()
 
     async def wait_expired(self) -> None:
-        """Until every offset that was left to expire is gone."""
+        """Waits until every offset that was left to expire is gone."""
         for group in list(self._expiring):
             async with asyncio.timeout(_DEADLINE_S):
                 while not await self._note_expiry(group):
@@ -264,8 +264,8 @@ class Writer:
         return bool(answer.topics)
 
     async def _wait_stable(self, group: str, partitions: Iterable[int]) -> None:
-        """Until no transaction is about to change these. They have to be named: among all of a group Kafka leaves out
-        those that have no offset yet."""
+        """Waits until no transaction is about to change these. They have to be named: among all of a group Kafka leaves
+        out those that have no offset yet."""
         m = schema("offset_fetch", 7)
         topic = m.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=tuple(partitions))
         request = m.OffsetFetchRequest(group_id=group, topics=(topic,), require_stable=True)

@@ -46,7 +46,7 @@ PROPERTIES = {
 
 
 def why_no_kafka(version: str = KAFKA_VERSION) -> str:
-    """Why Kafka cannot be run here, and what would help; empty when it can. Fetches the jars the first time."""
+    """The reason why Kafka cannot be run here, with what would help; empty when it can. Fetches the jars first."""
     try:
         kafka_jars(version)
     except (MissingTool, BenchError) as error:

@@ -81,7 +81,7 @@ class KafkaCluster:
         return self._processes[number].pid
 
     async def wait_in_sync(self) -> None:
-        """Until every partition has a leader and all its replicas in sync."""
+        """Waits until every partition has a leader and all its replicas in sync."""
         await self._until(self._is_in_sync)
 
     def admin(self) -> AdminClient:

@@ -38,7 +38,7 @@ class Member:
         )
 
     def run(self) -> None:
-        """Until `stopped`."""
+        """Runs until `stopped`."""
         raise NotImplementedError
 
     def commit(self, commit: Callable[[], object]) -> None:

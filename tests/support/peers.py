@@ -16,7 +16,7 @@ from muster_coordinator.replication.messages import Ack, Append, Batch, Message
 
 CLUSTER = "cluster-1"
 LIMIT_S = 20.0
-"""For what should take milliseconds, on a machine that has other things to do."""
+"""The limit for what should take milliseconds, on a machine that has other things to do."""
 
 
 async def until(holds: Callable[[], bool]) -> None:

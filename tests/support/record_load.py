@@ -12,7 +12,7 @@ from tests.support.muster_cluster import wait_until
 
 WAIT_S = 180.0
 PAUSE_S = 0.01
-"""Between two records: it is about none being lost, and the machine is shared."""
+"""The pause between two records: it is about none being lost, and the machine is shared."""
 
 
 class NumberedProducer:
@@ -80,7 +80,7 @@ class NotingConsumer:
         self.numbers: list[int] = []
         """The numbers in the order in which they came."""
         self.longest_pause_s = 0.0
-        """Between two records, or their commits."""
+        """The longest pause between two records, or their commits."""
         where = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
         self._settings = {**where, **(login or {})}
         self._commits_each = commits_each

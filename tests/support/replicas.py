@@ -32,7 +32,7 @@ from muster_coordinator.states import ShardState
 __all__ = ["AnyTopic", "Asked", "InMemoryPeers", "KilledDisk", "NoPeers", "PatientClock", "ReplicaPod", "ReplicaPods"]
 
 LIMIT_S = 30.0
-"""For what takes milliseconds on an idle machine."""
+"""The limit for what takes milliseconds on an idle machine."""
 POLL_S = 0.002
 
 
@@ -45,7 +45,7 @@ class AnyTopic:
 
 
 class NoPeers:
-    """For a pod that has no others."""
+    """The peers of a pod that has no others."""
 
     def send(self, partition: int, message: Message) -> None:
         raise AssertionError(f"a message to another pod: {message}")
@@ -65,8 +65,8 @@ class Asked:
 
 
 class PatientClock(SystemClock):
-    """For all pods of a test: time in which nobody asked for it, as when the whole process stands still, counts
-    `STEP_MS` at most. So no leader steps down because this machine had other work.
+    """The clock of all pods of a test: time in which nobody asked for it, as when the whole process stands still,
+    counts `STEP_MS` at most. So no leader steps down because this machine had other work.
     """
 
     STEP_MS = 50
@@ -283,7 +283,7 @@ class ReplicaPod:
         return shard is not None and shard.state is ShardState.ACTIVE
 
     async def flushed(self, partition: int = 0) -> None:
-        """Until the segments have everything."""
+        """Waits until the segments have everything."""
         log = self.up.replicas[partition].log
         async with asyncio.timeout(LIMIT_S):
             while log.has_pending:
@@ -376,8 +376,8 @@ class ReplicaPods:
                     return outcome
 
     async def elect(self, index: int, partition: int = 0, **flags: Any) -> None:
-        """Until that pod is ACTIVE. If another pod has a better log, that one is elected first, as the operator does:
-        a majority acknowledged what this pod lacks."""
+        """Waits until that pod is ACTIVE. If another pod has a better log, that one is elected first, as the operator
+        does: a majority acknowledged what this pod lacks."""
         outcome = await self.try_elect(index, partition, **flags)
         async with asyncio.timeout(LIMIT_S):
             while outcome.status is not CallStatus.ACCEPTED:
@@ -396,7 +396,7 @@ class ReplicaPods:
                 await asyncio.sleep(POLL_S)
 
     async def caught_up(self, partition: int = 0) -> None:
-        """Until all pods that are up have the leader's log and know it to be committed."""
+        """Waits until all pods that are up have the leader's log and know it to be committed."""
         up = [pod for pod in self.pods if pod.manager is not None]
 
         def same() -> bool:

@@ -30,7 +30,7 @@ from muster_coordinator.podapi.models import (
 from muster_coordinator.records.partitioner import partition_for
 
 LIMIT_S = 30.0
-"""For an election or a catch-up, which take milliseconds on an idle machine."""
+"""The limit for an election or a catch-up, which take milliseconds on an idle machine."""
 
 
 class ReplicatedPods:
@@ -78,7 +78,7 @@ class ReplicatedPods:
         await self.push_image()
 
     async def push_image(self) -> None:
-        """To every pod that runs. Leaders are those that this operator elected."""
+        """Gives the image to every pod that runs. Leaders are those that this operator elected."""
         self._image_version += 1
         image = MetadataImage(
             token=1,
@@ -165,7 +165,7 @@ class GroupClient:
         self._connections.clear()
 
     async def commit(self, group: str, offset: int) -> None:
-        """Until it is acknowledged."""
+        """Waits until it is acknowledged."""
 
         async def once(connection: KafkaClient) -> bool:
             return await connection.commit(group, offset) == ErrorCode.NONE

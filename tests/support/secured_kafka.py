@@ -46,7 +46,7 @@ def account(directory: Path, name: str, password: str | None = None) -> Path:
 
 
 def secured_broker(directory: Path, authority: Authority, topics: Mapping[str, int]) -> KafkaBroker:
-    """To be started; `create_users` comes after that."""
+    """A broker that is to be started; `create_users` comes after that."""
     directory.mkdir(parents=True, exist_ok=True)
     keys = token_logins.write(directory)[1]
     users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())

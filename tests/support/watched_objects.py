@@ -40,7 +40,7 @@ class WatchedObjects:
             each.join(timeout=10)
 
     def _watch(self, plural: str) -> None:
-        """Until the end: a watch lasts for half an hour at most, and not beyond a change of its definition."""
+        """Watches until the end: a watch lasts for half an hour at most, and not beyond a change of its definition."""
         path = f"/apis/{GROUP}/{VERSION}/{plural}?watch=true"
         while not self._ended.is_set():
             command = ["kubectl", "get", "--raw", path]

@@ -1,4 +1,4 @@
-"""Which store an address of the command line means."""
+"""The store that an address of the command line means."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def open_pods(data_dir: Path | None, namespace: str, cluster: str) -> Asyn
 
 
 def pods_tls(directory: Path, cluster: str) -> Tls:
-    """For calls of the pods of `cluster` (NAMESPACE/NAME) with the certificate in a directory. Raises CliError."""
+    """TLS for calls of the pods of `cluster` (NAMESPACE/NAME) with the certificate in a directory. Raises CliError."""
     check = only(cluster, (Role.POD,))
     try:
         return Tls(TlsFiles.of(directory), partial(client_context, check=check))

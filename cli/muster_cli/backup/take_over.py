@@ -134,7 +134,7 @@ class TakeOver:
         return Done(site, term, old, point.backup, may_lack, waited_s)
 
     def _trouble(self, old: str) -> str:
-        """Why the old site does not answer; "": it does. Raises CliError: it answers, and cannot be fenced."""
+        """Says why the old site does not answer; "": it does. Raises CliError if it answers and cannot be fenced."""
         look = self._old.look()
         for pod, status in look.sites.items():
             if status is None or status.name != old:

@@ -104,7 +104,9 @@ async def _declare(reader: KubernetesReader, change: Change, *, dry_run: bool) -
 
 
 async def _follow(reader: KubernetesReader, deed: Deed, timeout_s: float) -> tuple[int, Progress]:
-    """Until it is done, for `timeout_s` seconds, or until Ctrl-C. An API server that does not answer is waited for."""
+    """Waits until it is done, for `timeout_s` seconds, or until Ctrl-C. An API server that does not answer is waited
+    for.
+    """
     ends = time.monotonic() + timeout_s
     last = Progress(0, 1, "the first look")
     with ExitStack() as shown:

@@ -1,4 +1,4 @@
-"""Why a cluster, a pod or a partition is not to be touched now."""
+"""The reasons why a cluster, a pod or a partition is not to be touched now."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pod_named(seen: Seen, name: str) -> PodSeen:
 
 
 def partition_named(seen: Seen, asked: str) -> OffsetsPartition:
-    """By object name, Kafka's name or number. Raises CliUsageError."""
+    """The partition by its object's name, Kafka's name or its number. Raises CliUsageError."""
     found = named_partition(seen, asked)
     if found is None or found.partition.status.state is PartitionState.RETIRED:
         text = f"cluster {seen.cluster.metadata.name} has no partition {asked} that serves"

@@ -17,8 +17,8 @@ from muster_gateway.settings import SettingsError, parse_settings
 
 NAME = "gateway"
 BROKER_PORTS, POD_PORTS, READY_PORT = 1, 201, 200
-"""From the port for `bootstrap.servers`: broker n is at the first plus n, pod n at the second plus n, and the port that
-is open when the gateway knows the brokers at the third."""
+"""The distances from the port for `bootstrap.servers`: broker n is at the first plus n, pod n at the second plus n, and
+the port that is open when the gateway knows the brokers at the third."""
 ASK_AGAIN_S = 0.2
 SAY_LATE_S = 5.0
 """Seconds after which a person is told that the gateway has not found the brokers yet."""

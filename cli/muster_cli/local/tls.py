@@ -14,7 +14,7 @@ CLUSTER_NAME = "local/muster"
 
 
 def member_tls(data: DataDir, role: Role) -> Tls:
-    """For calls of the instance's pods with the certificate of `role`. Raises TlsError."""
+    """TLS for calls of the instance's pods with the certificate of `role`. Raises TlsError."""
     check = only(CLUSTER_NAME, (Role.POD,))
     return Tls(TlsFiles.of(data.certificates / role.value), partial(client_context, check=check))
 

@@ -87,7 +87,7 @@ def build_report(answers: Mapping[str, MirrorAnswer]) -> MirrorReport:
 
 
 async def ask_pods(record: RunRecord, tls: Tls | None) -> dict[str, MirrorAnswer]:
-    """By pod, the answers of those that mirror something."""
+    """The answer of each pod that mirrors something."""
     async with new_session() as session:
 
         async def ask(pod: RunningPod) -> MirrorAnswer | None:

@@ -335,5 +335,5 @@ def _pod_labels(facts: Facts) -> dict[str, str]:
 
 
 def _selects(selector: Json | None, labels: dict[str, str]) -> bool:
-    """By its labels; one with expressions is taken for one that selects, because it may."""
+    """Compares the selector's labels; one with expressions is taken for one that selects, because it may."""
     return selector is not None and dict(selector.get("matchLabels") or {}).items() <= labels.items()

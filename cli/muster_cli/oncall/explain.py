@@ -105,7 +105,9 @@ def _in_cluster(seen: Seen, asked: str, kind: Kind) -> Iterator[Found]:
 
 
 def named_partition(seen: Seen, asked: str) -> Found | None:
-    """By the name of the object, by Kafka's name, or by the number that clients know; `t3` is one of transactions."""
+    """Finds a partition by the name of the object, by Kafka's name, or by the number that clients know; `t3` is one of
+    transactions.
+    """
     topics = {topic.metadata.name: topic for topic in seen.topics}
     for partition in seen.partitions:
         if partition.metadata.name == asked:

@@ -168,7 +168,7 @@ def _users(users: list[MusterUser], namespace: str, cluster: str) -> tuple[Muste
 
 
 def _is_of(pod: Json, namespace: str, cluster: str) -> bool:
-    """By its label and its owner: anybody can give a pod a label."""
+    """Judges by the pod's label and its owner: anybody can give a pod a label."""
     meta = pod["metadata"]
     labelled = (meta["namespace"], meta["labels"][CLUSTER_LABEL]) == (namespace, cluster)
     return labelled and is_made_by(pod, cluster, "")

@@ -30,7 +30,7 @@ WIDTH = 140
 
 
 def console() -> Console:
-    """For tables: as wide as the terminal, or `WIDTH`."""
+    """The console for tables: as wide as the terminal, or `WIDTH`."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
 
 

@@ -22,7 +22,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Where:
-    """Which clusters of which API server, or the instance of this machine that has the data directory `embedded`."""
+    """The clusters of an API server that are asked about, or the instance of this machine that has the data directory
+    `embedded`.
+    """
 
     namespace: str
     all_namespaces: bool

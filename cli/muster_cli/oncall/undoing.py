@@ -50,7 +50,7 @@ class Asked:
 
 
 Offsets = dict[str, dict[Place, Committed]]
-"""By group."""
+"""The committed offsets of each group."""
 
 
 def look_back(asked: Asked) -> tuple[str, Offsets, int]:

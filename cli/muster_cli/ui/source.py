@@ -66,7 +66,7 @@ class Source(Protocol):
         """The clusters."""
 
     async def zones(self) -> Mapping[str, str]:
-        """By the node's name, its zone; nothing if nodes have none or may not be read."""
+        """The zone of each node, by its name; nothing if nodes have none or may not be read."""
 
     async def diagnosis(self, seen: Seen) -> Diagnosis | None:
         """None: there is none to be made, because it is no cluster on Kubernetes."""

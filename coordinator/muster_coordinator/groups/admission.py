@@ -19,7 +19,7 @@ _PROTOCOL_MANDATORY_SINCE = 5  # SyncGroup, KIP-559
 
 
 def join_refusal(request: m.JoinGroupRequest, config: GroupConfig) -> m.JoinGroupResponse | None:
-    """None if the request may go on to the group."""
+    """Returns None if the request may go on to the group."""
     code = ErrorCode.NONE
     if not request.group_id:
         code = ErrorCode.INVALID_GROUP_ID

@@ -265,7 +265,7 @@ class KafkaConnection(asyncio.Protocol):
             self._load.wait(self)
 
     def serve(self, handlers: Mapping[type, Handler]) -> None:
-        """From the next request on."""
+        """Has `handlers` answer from the next request on."""
         self._handlers = handlers
 
     def _unsupported(self, error: UnsupportedRequestError) -> None:

@@ -45,7 +45,7 @@ class UserLoad:
         return float(BURST_WINDOWS * (self.quotas.request_rate or 0))
 
     def use(self, quotas: Quotas, now_ms: int) -> None:
-        """From now on. Who gets a rate for the first time may use its burst."""
+        """Applies these quotas from now on. A user that gets a rate for the first time may use its burst."""
         if quotas.request_rate == self.quotas.request_rate:
             self.quotas = quotas
             return

@@ -36,7 +36,7 @@ class CheckpointHead(msgspec.Struct, frozen=True):
 
 
 def fits(head: CheckpointHead, log: PartitionLog) -> str:
-    """Why the log does not go on from this checkpoint; "" if it does."""
+    """The reason why the log does not go on from this checkpoint; "" if it does."""
     if not log.start_offset <= head.offset <= log.end_offset:
         return f"it is of offset {head.offset}, the log reaches from {log.start_offset} to {log.end_offset}"
     if head.offset < log.cleaned_to.tombstone_horizon:
@@ -105,7 +105,7 @@ class CheckpointFile:
 
     @classmethod
     def open(cls, disk: Disk, directory: Path) -> CheckpointFile | None:
-        """None if there is none, or none that can be read."""
+        """Returns None if there is none, or none that can be read."""
         try:
             if NAME not in disk.listdir(directory):
                 return None

@@ -38,7 +38,7 @@ class FlushState:
         return self._state == RUNNING
 
     def running(self) -> None:
-        """To be called before the first write under flush os, and once every replica has noted a power loss."""
+        """Is called before the first write under flush os, and once every replica has noted a power loss."""
         self._write(RUNNING)
 
     def ended(self) -> None:

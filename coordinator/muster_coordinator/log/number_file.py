@@ -18,7 +18,7 @@ def encode_numbers(*offsets: int) -> bytes:
 
 
 def read_numbers(disk: Disk, path: Path, count: int) -> tuple[int, ...] | None:
-    """None if there is no such file. Raises DamagedLogError, OSError."""
+    """Returns None if there is no such file. Raises DamagedLogError, OSError."""
     if path.name not in disk.listdir(path.parent):
         return None
     text, _, checksum = read_whole_file(disk, path).strip().rpartition(b" ")

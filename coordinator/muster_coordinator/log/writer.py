@@ -71,7 +71,7 @@ class Journaled(Protocol):
 
     @property
     def open_log(self) -> PartitionLog | None:
-        """None while the log is not open."""
+        """The log; None while it is not open."""
         ...
 
     def log_durable(self, end_offset: int) -> None:
@@ -175,7 +175,7 @@ class JournalWriter:
         writing.add_done_callback(partial(self._written_in_thread, staged))
 
     def _written_in_thread(self, staged: Staged, writing: asyncio.Future[float]) -> None:
-        """On the event loop."""
+        """Runs on the event loop when the thread has written."""
         try:
             took_s = writing.result()
         except OSError as exc:
@@ -184,7 +184,7 @@ class JournalWriter:
             self._written(staged.ends, took_s)
 
     def _write_here(self) -> None:
-        """On the event loop, unless it turns out to be more than one small write."""
+        """Writes on the event loop, unless it turns out to be more than one small write."""
         journal = self._journal
         staged = journal.take()
         assert staged is not None

@@ -1,4 +1,4 @@
-"""Which groups of a partition Muster serves: those that are its own from the start, and those that have moved to it."""
+"""The groups of a partition that Muster serves: its own from the start, and those that have moved to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which offsets of a group that has moved Kafka does not have yet. No I/O."""
+"""The offsets that Kafka does not have yet of a group that has moved. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster_coordinator.requests.consumer_groups import DescribedConsumerGroup
 from muster_coordinator.requests.groups import DescribedGroup, OffsetFetchResponse
 
 ToWrite: TypeAlias = list[tuple[str, list[tuple[int, int, int, str | None]]]]
-"""For each topic its (partition, offset, leader epoch, metadata)."""
+"""The offsets of each topic: its (partition, offset, leader epoch, metadata)."""
 
 
 def to_write(here: OffsetFetchResponse, there: OffsetFetchResponse) -> ToWrite:

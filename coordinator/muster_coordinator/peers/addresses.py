@@ -1,4 +1,4 @@
-"""Which pod has which replica, and the address of that pod: from the metadata image, and from pods that connect here.
+"""The pod that has each replica, and its address: from the metadata image, and from pods that connect here.
 
 A pod that connects knows more than the image of this pod: the operator may have told it earlier.
 """

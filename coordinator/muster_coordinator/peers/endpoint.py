@@ -26,7 +26,9 @@ class PeerEndpoint:
         return await listen_at(factory, host, port, self._server, "peers")
 
     async def connect(self, factory: Callable[[], _P], host: str, port: int, pod: str, timeout_s: float) -> _P:
-        """To `pod`: with TLS its certificate has to say so. Raises OSError (TimeoutError and SSLError included)."""
+        """Connects to `pod`: with TLS its certificate has to say that it is that one. Raises OSError (TimeoutError and
+        SSLError included).
+        """
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_s):
             if self._client is None:

@@ -1,4 +1,4 @@
-"""Which pods have which replicas, as they say themselves: a log id on two volumes is a volume too many.
+"""The pods that have each replica, as they say themselves: a log id on two volumes is a volume too many.
 
 A copied volume has the log ids of the other one. Both would ack and vote as one replica, and two majorities of a set
 might share none. So this pod takes nothing from such a replica and sends it nothing, wherever it is, and a pod that

@@ -90,7 +90,7 @@ class DataDirectory:
         return self._journal
 
     def why_full(self) -> str:
-        """Why no replica here should begin to lead, "" if there is room. Does not wait for the disk."""
+        """The reason why no replica here should begin to lead, "" if there is room. Does not wait for the disk."""
         try:
             free = self._disk.free_bytes(self._data_dir)
         except OSError as error:

@@ -45,7 +45,8 @@ class Held(Generic[_T]):
 
 
 class GivenAccess:
-    """Until an operator has given something, here or in an earlier run, there is no user, and nobody may do anything.
+    """The users and rights that an operator has given. Before the first gift, here or in an earlier run, there is no
+    user, and nobody may do anything.
 
     `fingerprint` is of what is in force and on the disk; "" if that is nothing. `gone`: users of certificates and
     tokens that the last gift took away.
@@ -102,7 +103,7 @@ class GivenAccess:
         self.acls.put(self._authorizer(acls))
 
     def _keep(self, data: bytes) -> None:
-        """For the eyes of this user of the machine only."""
+        """Writes a file that only this user of the machine may read."""
         making = self._data_dir / f"{NAME}.tmp"
         making.unlink(missing_ok=True)
         with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:

@@ -32,7 +32,7 @@ class LastImage:
         self._writing: asyncio.Task[None] | None = None
 
     def load(self) -> MetadataImage | None:
-        """None if there is none that can be read: the operator's next one takes its place."""
+        """Returns None if there is none that can be read: the operator's next one takes its place."""
         path = self._data_dir / NAME
         try:
             return msgspec.json.decode(read_whole_file(self._disk, path), type=MetadataImage)

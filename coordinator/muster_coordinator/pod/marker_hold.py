@@ -32,8 +32,8 @@ class MarkerHold:
         self._kept.append(write)
 
     def begin(self, name: str, for_s: float) -> bool:
-        """From now on no marker leaves, until `end`, or for `for_s` seconds. False: another hold is in force, or was
-        just now."""
+        """Keeps markers back until `end`, or for `for_s` seconds. Returns False: another hold is in force, or was just
+        now."""
         loop = asyncio.get_running_loop()
         if self.is_on or loop.time() < self._free_at:
             return False

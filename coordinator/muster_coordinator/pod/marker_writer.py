@@ -26,7 +26,9 @@ _VERSION = k27.API.max_version
 
 
 class MarkerWriter:
-    """For all transaction partitions of a pod. `hold`: keeps markers back while a backup cuts the logs."""
+    """Writes the markers of all transaction partitions of a pod. `hold`: keeps markers back while a backup cuts the
+    logs.
+    """
 
     def __init__(self, view: ClusterView, shards: Mapping[int, Shard], connections: PodConnections) -> None:
         self.hold = MarkerHold()

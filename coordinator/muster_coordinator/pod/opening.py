@@ -124,8 +124,9 @@ class Opening:
             await self._note_power_loss()
 
     async def _note_power_loss(self) -> None:
-        """Until every replica has stored that it lost data, the next start has to find it out again. A disk that
-        refuses the note is asked again by `StorageRecovery`: without it that start takes logs for lost that are whole.
+        """Waits until every replica has stored that it lost data: up to then the next start has to find it out again. A
+        disk that refuses the note is asked again by `StorageRecovery`: without it that start takes logs for lost that
+        are whole.
         """
         hosts = tuple(self._hosts.values())
         for host in hosts:

@@ -24,8 +24,8 @@ THREADS = 2
 
 
 class RegexResolver:
-    """For all offsets partitions of a pod. `topics` gives the names of the topics that there are, and the version of
-    that list; `now_ms` the wall clock."""
+    """Resolves the regular expressions of all offsets partitions of a pod. `topics` gives the names of the topics that
+    there are, and the version of that list; `now_ms` the wall clock."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RegexResolver:
 
 
 class PartitionRegexes:
-    """For one offsets partition: what its state machine asks."""
+    """The questions that the state machine of one offsets partition asks."""
 
     def __init__(self, resolver: RegexResolver, number: int) -> None:
         self._resolver, self._number = resolver, number

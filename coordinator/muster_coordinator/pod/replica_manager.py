@@ -247,7 +247,7 @@ class ReplicaManager:
             return self._refused(host, status, message)
 
     def receive(self, partition: int, message: Message) -> None:
-        """From another pod's replica of `partition`."""
+        """Takes a message from another pod's replica of `partition`."""
         host = self.hosts.get(partition)
         if host is not None:
             host.receive(message)
@@ -339,7 +339,7 @@ class ReplicaManager:
         return await answer
 
     async def _prepare(self, partition: int) -> CallResult | None:
-        """Why a call cannot even be given to the replica; None: it can."""
+        """The reason why a call cannot even be given to the replica; None: it can."""
         absent = CallResult(partition, CallStatus.WRONG_REPLICA, message="no replica of this partition is here")
         host = self.hosts.get(partition)
         if host is None:

@@ -73,8 +73,8 @@ class StorageHealth:
 
     @property
     def must_restart(self) -> str:
-        """Why only a new process may go on, "" if this one may: what a failed sync left in the page cache is not what
-        is on the disk.
+        """The reason why only a new process may go on, "" if this one may: what a failed sync left in the page cache is
+        not what is on the disk.
         """
         logs = {partition: host.open_log for partition, host in self._partitions.hosts.items()}
         failed = {
@@ -110,7 +110,7 @@ class StorageHealth:
         self._tried()
 
     def why_idle(self, partition: int) -> str:
-        """Why the replica of a partition gets no core, though its disk is fine; "": it gets one."""
+        """The reason why the replica of a partition gets no core, though its disk is fine; "": it gets one."""
         return self.stopped.get(partition, "") or self.doubled.get(partition, "")
 
     def replica_stopped(self, partition: int, reason: str) -> None:

@@ -37,5 +37,5 @@ class PodWorkers:
             task.cancel()
 
     def close(self) -> None:
-        """To be called when nothing runs any more."""
+        """Is called when nothing runs any more."""
         self._threads.shutdown(wait=True)

@@ -318,7 +318,7 @@ def _machines(
     regexes: RegexResolver,
     topics: DeclaredTopics | UpstreamTopics,
 ) -> Callable[[int], StateMachine]:
-    """Which state machine runs a partition: the one place that asks."""
+    """Chooses the state machine that runs a partition: the one place that does."""
     upstream = settings.upstream
     prefixes = parse_prefixes(upstream.upstream_served_groups)
     transactions = replace(settings.transactions, max_record_bytes=settings.groups.max_record_bytes)

@@ -108,7 +108,7 @@ async def _serve(
 
 
 def _or_none(check: Callable[[dict[str, object], str], None]) -> Callable[[dict[str, object], str], None]:
-    """For a port on which a token does as well as a certificate."""
+    """The check for a port on which a token does as well as a certificate."""
 
     def check_if_shown(certificate: dict[str, object], dialled: str) -> None:
         if certificate:

@@ -24,7 +24,7 @@ SERVICE = "muster-coordinator"
 
 
 def pod_spans(options: ProcessOptions, version: str, stack: AsyncExitStack) -> Spans | None:
-    """None without a collector. They are sent to the end of `stack`. Raises TracingError."""
+    """Returns None without a collector. Spans are sent to the end of `stack`. Raises TracingError."""
     instance = f"{options.cluster}/{options.pod}" if options.cluster else options.pod
     spans = open_spans(options.settings.tracing.tracing_endpoint, SERVICE, instance, version)
     if spans is not None:

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: Kafka's leader epoch cache and its checkpoint file.
+"""The offset at which each leader epoch began: Kafka's leader epoch cache and its checkpoint file.
 
 File `leader-epoch-checkpoint`, text: a line with the version (0), a line with the number of entries, then one line
 "epoch start-offset" each. Source: LeaderEpochFileCache, LeaderEpochCheckpointFile.

@@ -1,4 +1,4 @@
-"""Which side serves a group that has moved: a record of Muster's own in a partition that mirrors one of Kafka's.
+"""The side that serves a group that has moved: a record of Muster's own in a partition that mirrors one of Kafka's.
 
 Key: type i16 (9102) | groupId str. Value: version i16 (0) | epoch i32 | side i8 (0: Kafka, 1: Muster). Kafka counts
 record types up from 0, and its readers skip unknown ones. Compaction keeps the last one of each group.

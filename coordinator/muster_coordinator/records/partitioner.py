@@ -1,4 +1,4 @@
-"""Which offsets partition a group belongs to (Kafka: GroupCoordinatorService#partitionFor)."""
+"""The offsets partition that a group belongs to (Kafka: GroupCoordinatorService#partitionFor)."""
 
 from __future__ import annotations
 

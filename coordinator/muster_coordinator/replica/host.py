@@ -244,8 +244,9 @@ class ReplicaHost:
         self._events.partition_changed(self.partition)
 
     def _stop(self, reason: str) -> None:
-        """Until people have looked at it. That is stored here and now, also on a slow disk: a process that ended before
-        would be followed by one that knows of nothing. The core had no storage effect under way.
+        """Keeps the replica from taking part until people have looked at it. That is stored here and now, also on a
+        slow disk: a process that ended before would be followed by one that knows of nothing. The core had no storage
+        effect under way.
         """
         self.give_up(reason, CallStatus.DAMAGED)
         self._failures.replica_stopped(self.partition, reason)
@@ -271,7 +272,7 @@ class ReplicaHost:
             self.failed(error)
 
     def receive(self, message: Message) -> None:
-        """From another replica of the partition."""
+        """Takes a message from another replica of the partition."""
         if message.to != self.replica.log_id:
             return
         if self.core is None:

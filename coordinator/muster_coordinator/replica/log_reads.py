@@ -26,7 +26,7 @@ ReadDone = Callable[[int, list[Batch], Exception | None], None]
 LITTLE_BYTES = 32 << 10
 """A replica that lacks no more than this gets it at once: the next commit may need its ack."""
 CATCH_UP = Rest(1 / 3, longest_s=0.010)
-"""For replicas that lack more. Commits get the other two thirds of the time."""
+"""The rest of reads for replicas that lack more. Commits get the other two thirds of the time."""
 
 
 class LogReads:

@@ -71,7 +71,7 @@ class Storage(Protocol):
     """The pace of the disk that has the journal and the promises."""
 
     def why_full(self) -> str:
-        """Why no replica here should begin to lead, "" if there is room. Does not wait for the disk."""
+        """The reason why no replica here should begin to lead, "" if there is room. Does not wait for the disk."""
         ...
 
     def begin_copy(self, replica: StoredReplica) -> LogCopy:

@@ -90,12 +90,12 @@ class PromiseFile:
 
     @property
     def stopped(self) -> str:
-        """Why this replica must promise, ack and lead nothing until people have looked at it; "": it may."""
+        """The reason why this replica must promise, ack and lead nothing until people have looked at it; "": it may."""
         return self._slot.stopped
 
     @classmethod
     def create(cls, disk: Disk, directory: Path, log_id: str) -> PromiseFile:
-        """For a new, empty log. Both slots are there when this returns, durably. Raises OSError."""
+        """Makes the file of a new, empty log. Both slots are there when this returns, durably. Raises OSError."""
         first = _Slot(0, NO_EPOCH, log_id, NOBODY)
         path = directory / PROMISE_NAME
         making = directory / f"{PROMISE_NAME}.tmp"

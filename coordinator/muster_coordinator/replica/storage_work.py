@@ -84,7 +84,7 @@ class StorageWork:
             await asyncio.wait((self._future,))
 
     def append_to_copy(self, effect: fx.AppendRange) -> None:
-        """To the copy. Raises OSError."""
+        """Appends to the copy. Raises OSError."""
         copy = self._copy
         if copy is None:
             raise AssertionError("no copy was begun")
@@ -103,7 +103,7 @@ class StorageWork:
             self._done(future.exception())
 
     def _store_promise(self, promise: fx.Promise) -> None:
-        """On the event loop, and now: behind what else the loop has to do it would come milliseconds later."""
+        """Writes on the event loop, and now: behind what else the loop has to do it would come milliseconds later."""
         started_s = self._now_s()
         self._replica.store_promise(promise)
         self._storage.pace.note(self._now_s() - started_s)

@@ -72,7 +72,7 @@ class StoredReplica:
 
     @property
     def stopped(self) -> str:
-        """Why people have to look at this replica before it takes part again; "": they need not."""
+        """The reason why people have to look at this replica before it takes part again; "": they need not."""
         return self.promised.stopped
 
     def stop(self, reason: str) -> None:

@@ -150,7 +150,9 @@ class OffsetCommitResponse(_Message, frozen=True):
 
 
 class OffsetCommitByIdRequest(_Message, frozen=True):
-    """From v10 on. The listener makes an OffsetCommitRequest of it, with names in place of the topic ids (16 bytes)."""
+    """The request from v10 on. The listener makes an OffsetCommitRequest of it, with names in place of the topic ids
+    (16 bytes).
+    """
 
     group_id: str
     generation_id: int

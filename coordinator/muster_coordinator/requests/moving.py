@@ -13,7 +13,7 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Which side serves the group. `epoch` grows by one with each change."""
+    """The side that serves a group. `epoch` grows by one with each change."""
 
     group_id: str
     epoch: int
@@ -31,7 +31,8 @@ class LeaseRequest(msgspec.Struct, frozen=True):
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True):
-    """To be sent when all that the leader has appended so far is committed: a leader of the past cannot send it.
+    """An answer that is sent when all that the leader has appended so far is committed: a leader of the past cannot
+    send it.
 
     `number`: of the request. `lease_ms` counts from when the gateway sent that. `routes`: of all groups of the
     partition that have one.

@@ -1,4 +1,4 @@
-"""Which user a client says it is, in the first token of its login. Nothing here checks that. Pure.
+"""The user that a client says it is, in the first token of its login. Nothing here checks that. Pure.
 
 What brokers could read in more than one way names nobody: somebody would be taken for another user.
 """

@@ -1,4 +1,4 @@
-"""From the subject of a client's certificate to a principal, by Kafka's `ssl.principal.mapping.rules`. Pure.
+"""The principal that the subject of a client's certificate stands for, by Kafka's `ssl.principal.mapping.rules`. Pure.
 
 Source: org.apache.kafka.common.security.ssl.SslPrincipalMapper. A rule is `DEFAULT`, or `RULE:pattern/replacement/`
 with `L` or `U` behind it for lower or upper case. The first whose pattern matches the whole name counts.
@@ -28,7 +28,7 @@ _KEYWORDS = {
 """Names of OpenSSL -> those of RFC 2253, which Java writes. Others keep OpenSSL's name, where Java writes numbers."""
 
 Mapping = Callable[[str], str]
-"""From a distinguished name to the name of a user. Raises NoPrincipalError."""
+"""Makes the name of a user of a distinguished name. Raises NoPrincipalError."""
 
 
 class NoPrincipalError(Exception):

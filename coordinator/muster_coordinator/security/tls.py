@@ -86,16 +86,16 @@ def server_context(
 def client_context(
     files: TlsFiles, *, check: Check, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 ) -> ssl.SSLContext:
-    """For servers that are known by what `check` reads in their certificate, not by a host name: pods are dialled by
-    their IP address. Raises TlsError."""
+    """The context for servers that are known by what `check` reads in their certificate, not by a host name: pods are
+    dialled by their IP address. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     return _filled(context, files, ssl.CERT_REQUIRED, check, minimum)
 
 
 def trusting_context(files: TrustFiles, *, check_hostname: bool) -> ssl.SSLContext:
-    """For servers that others run, such as brokers of Kafka: they are known by the host name that is dialled, or by
-    their CA alone. Raises TlsError."""
+    """The context for servers that others run, such as brokers of Kafka: they are known by the host name that is
+    dialled, or by their CA alone. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = check_hostname

@@ -45,7 +45,7 @@ class Users:
         return self._credentials.keys()
 
     def iterations(self, name: str) -> dict[str, int]:
-        """By SCRAM mechanism, of those that the user has a credential for."""
+        """The iterations of each SCRAM mechanism for which the user has a credential."""
         return {mechanism: each.iterations for mechanism, each in self._credentials.get(name, {}).items()}
 
     def scram(self, name: str, mechanism: str) -> ScramCredential | None:

@@ -11,7 +11,7 @@ class TracingError(Exception):
 
 
 def open_spans(endpoint: str, service: str, instance: str, version: str) -> Spans | None:
-    """None without an `endpoint`. `instance` tells the processes of a `service` apart. Raises TracingError."""
+    """Returns None without an `endpoint`. `instance` tells the processes of a `service` apart. Raises TracingError."""
     if not endpoint:
         return None
     try:

@@ -10,8 +10,8 @@ POLL_S = 0.02
 
 
 class Urgency(IntEnum):
-    """Which work goes first: the lower value. Groups of a partition wait for its election, a client for its commit,
-    no client for work in the background.
+    """The order of work: the lower value goes first. Groups of a partition wait for its election, a client for its
+    commit, no client for work in the background.
     """
 
     ELECTION = 0

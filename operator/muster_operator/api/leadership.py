@@ -105,4 +105,4 @@ Leaderships = Annotated[
         extra_json_schema={"x-kubernetes-map-type": "atomic"},
     ),
 ]
-"""By partition number: the line of a LeadershipRecord."""
+"""The lines of a LeadershipRecord by partition number."""

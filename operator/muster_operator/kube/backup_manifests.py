@@ -12,7 +12,8 @@ from muster_operator.kube.manifests import TLS_DIRECTORY, Manifest, reader_secre
 from muster_operator.kube.objects import PART_OF
 
 BACKUP_LABEL = f"{GROUP}/backup-of"
-"""On Jobs and their pods, in place of the label of the cluster's own pods: the name of the CoordinatorCluster."""
+"""The label with the name of the CoordinatorCluster on Jobs and their pods, in place of that of the cluster's own pods.
+"""
 SLOT = f"{GROUP}/slot"
 """Annotation of a Job: the time of the schedule that it is for."""
 RESTORES = f"{GROUP}/restores"

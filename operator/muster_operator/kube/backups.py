@@ -47,9 +47,9 @@ class KubeBackups:
         self._wall = wall
         self._jobs: Cache[Json] = Cache(cluster_of_job)
         self._results: dict[str, BackupResult | None] = {}
-        """By uid of a Job that has ended: what it has left."""
+        """The result that each Job has left, by the uid of a Job that has ended."""
         self._held_up: dict[str, str] = {}
-        """By uid of a Job: why its pod did not begin when it was last looked at."""
+        """The reason why the pod of each Job did not begin when it was last looked at, by the Job's uid."""
         self._known = False
 
     async def load(self, namespace: str | None) -> None:
@@ -167,7 +167,7 @@ def _runs(job: Json) -> bool:
 
 
 def held_up(pods: Iterable[Json]) -> str:
-    """Why a pod of a Job does not begin, such as a Secret that is not there; "" if all do."""
+    """The reason why a pod of a Job does not begin, such as a Secret that is not there; "" if all do."""
     pending = (each["status"] for each in pods if each.get("status", {}).get("phase") == "Pending")
     found = (trouble_of(each) for each in pending)
     return next((why for why in found if why and why.split(":")[0] not in _BEGINS), "")

@@ -73,16 +73,16 @@ class Certificates:
         self._leaves: dict[ClusterKey, Issued] = {}
         self._tls: dict[ClusterKey, Tls] = {}
         self._secrets: dict[str, tuple[float, Json | None]] = {}
-        """By namespace: when the records were read, and what was found or written since."""
+        """The time at which the records of each namespace were read, and what was found or written since."""
         self._made = MadeSecrets(client)
         self._one_at_a_time = asyncio.Lock()
 
     def tls(self, key: ClusterKey) -> Tls | None:
-        """For calls of pods of this cluster; None until its certificates have been looked at."""
+        """TLS for calls of pods of this cluster; None until its certificates have been looked at."""
         return self._tls.get(key)
 
     def trouble(self, key: ClusterKey) -> str:
-        """Why certificates cannot be renewed; "" if all is well."""
+        """The reason why certificates cannot be renewed; "" if all is well."""
         known = self._known.get(key)
         return "" if known is None else known.trouble
 

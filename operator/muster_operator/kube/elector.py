@@ -1,4 +1,4 @@
-"""Which operator acts: an elector on a Lease.
+"""The choice of the operator that acts: an elector on a Lease.
 
 Four properties that electors of client libraries lack, and that this one is for:
 

@@ -79,7 +79,7 @@ INTENDED = frozenset(
         Reason.RESET_PAST,
     }
 )
-"""Why an object is not ready, or not as it will be, by what somebody has asked for: no reason to warn."""
+"""The reasons why an object is not ready, or not as it will be, that somebody has asked for: none is a warning."""
 
 TROUBLES = (
     ConditionType.DAMAGED,
@@ -134,7 +134,7 @@ class EventRecorder:
         self._clock = clock
         self._instance = instance
         self._said: OrderedDict[tuple[str, str], Condition] = OrderedDict()
-        """By uid of the object and type of the condition: what was said last."""
+        """The condition that was told last, by uid of the object and type of the condition."""
         self._queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue(PENDING_EVENTS)
 
     @property

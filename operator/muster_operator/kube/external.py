@@ -13,7 +13,7 @@ from muster_operator.kube.client import Json
 from muster_operator.kube.manifests import Manifest, metadata_of, selector
 
 LISTENER_LABEL = f"{GROUP}/listener"
-"""On the Services of a listener: its name."""
+"""The label with a listener's name on its Services."""
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 

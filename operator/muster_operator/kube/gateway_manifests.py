@@ -30,7 +30,7 @@ from muster_operator.store.outgoing import MUSTER, ROOT, UPSTREAM, outgoing_secr
 from muster_operator.store.workload import MOVABLE
 
 GATEWAY_LABEL = f"{GROUP}/gateway"
-"""On the pods of a gateway, in place of the label of the cluster's own pods: autoscalers select by that one."""
+"""The label on the pods of a gateway, in place of that of the cluster's own pods: autoscalers select by that one."""
 
 TLS_VOLUME = "gateway-tls"
 """The volume with the listener's Secret."""
@@ -195,7 +195,7 @@ def _moving_settings(cluster: CoordinatorCluster, moving: Moving) -> dict[str, s
 
 
 def _asked_of_clients(gateway: Gateway) -> dict[str, str]:
-    """None where nothing is asked."""
+    """The settings of what clients are asked; none where nothing is."""
     found: dict[str, str] = {}
     if gateway.muster.act_for_clients:
         found["muster.act.for.clients"] = "1"

@@ -105,7 +105,7 @@ class Gateways:
     # What the workload asks
 
     def state(self, cluster: CoordinatorCluster) -> GatewayState | None:
-        """From memory."""
+        """The state that is in memory."""
         gateway = cluster.spec.gateway
         if gateway is None:
             return None

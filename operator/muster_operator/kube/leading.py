@@ -36,7 +36,9 @@ class Leading:
         return 0 if elector is None else elector.token
 
     async def run(self) -> None:
-        """Until cancelled, or until `lead` raises or ends in one of the namespaces. Releases every Lease at the end."""
+        """Runs until it is cancelled, or `lead` raises or ends in one of the namespaces. Releases every Lease at the
+        end.
+        """
         unwatch = self._seen.watch(lambda key: self._changed.set())
         try:
             while not await self._is_over():

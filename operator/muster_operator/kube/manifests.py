@@ -19,7 +19,7 @@ from muster_operator.store.client_security import mounted_secrets
 from muster_operator.store.workload import ARCHIVE_DIRECTORY, pod_settings
 
 CLUSTER_LABEL = f"{GROUP}/cluster"
-"""On every object of a cluster: the name of the CoordinatorCluster."""
+"""The label with the name of the CoordinatorCluster on every object of a cluster."""
 
 DECLARED = f"{GROUP}/declared"
 """Annotation of the StatefulSet: the fingerprint of the declaration that its pod template was made of."""
@@ -102,7 +102,7 @@ def headless_service(cluster: CoordinatorCluster) -> Manifest:
 
 
 def bootstrap_service(cluster: CoordinatorCluster) -> Manifest:
-    """For the first connection of a client only: every later one goes to the advertised address of a pod."""
+    """The Service for the first connection of a client: every later one goes to the advertised address of a pod."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

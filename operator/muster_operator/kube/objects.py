@@ -20,7 +20,7 @@ from muster_operator.kube.cache import Name
 API_VERSION = f"{GROUP}/{VERSION}"
 
 PARTITION_LABEL = f"{GROUP}/topic"
-"""On everything that is created for a topic: the name of the topic."""
+"""The label with the name of a topic on everything that is created for it."""
 PART_OF = {"app.kubernetes.io/part-of": "muster"}
 
 T = TypeVar("T", bound=Resource)

@@ -206,7 +206,7 @@ class ObjectsSeen:
         )
 
     def _of(self, resource: type[T], key: ClusterKey) -> tuple[T, ...] | None:
-        """By name; None: they could not be listed."""
+        """The objects, ordered by name; None: they could not be listed."""
         if resource not in self._listed:
             return None
         there = (each for each in self._cache(resource).indexed(tuple(key)) if each.metadata.deletion_timestamp is None)

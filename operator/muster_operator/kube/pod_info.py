@@ -105,7 +105,7 @@ def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:
 
 
 def trouble_of(status: Json) -> str:
-    """Why the container does not run: what it waits for, and how it ended last."""
+    """The reason why the container does not run: what it waits for, and how it ended last."""
     for each in status.get("containerStatuses", ()):
         waiting = each.get("state", {}).get("waiting", {})
         ended = each.get("state", {}).get("terminated") or each.get("lastState", {}).get("terminated") or {}

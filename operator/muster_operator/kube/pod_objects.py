@@ -28,7 +28,7 @@ class _Applied:
     generation: int
     at: float
     objects: Mapping[tuple[str, str], Json]
-    """By kind and name."""
+    """The objects by kind and name."""
 
 
 class PodObjects:
@@ -53,7 +53,8 @@ class PodObjects:
         self._secured = secured
         self._applied: dict[ClusterKey, _Applied] = {}
         self._made: dict[tuple[ClusterKey, str], Json] = {}
-        """By cluster and its uid: the StatefulSet as it was applied last, whatever others have done to it since."""
+        """The StatefulSet of each cluster (and its uid) as it was applied last, whatever others have done to it since.
+        """
         self._changed_by_others: Counter[ClusterKey] = Counter()
         """Counts how often the applied objects became doubtful, also while they were being applied."""
         self._conflicts: dict[ClusterKey, str] = {}

@@ -29,7 +29,7 @@ def mounts(secrets: Iterable[str], template: PodTemplate) -> list[Manifest]:
 
 
 def _name_of_mounted(volume: MountedVolume) -> str:
-    """None of ours begins so."""
+    """A name such as none of our own volumes has."""
     return f"mounted-{volume.name}"
 
 

@@ -81,7 +81,7 @@ class KubeRestores:
         return (_claim_seen(raw, int(match[1])) for match, raw in found if match is not None)
 
     async def _pods_of(self, key: ClusterKey) -> Mapping[str, list[Json]]:
-        """By name of the Job."""
+        """The pods of each Job, by its name."""
         selector = f"{BACKUP_LABEL}={key.name},app.kubernetes.io/name={NAME}"
         listed = await self._client.list_all(f"/api/v1/namespaces/{key.namespace}/pods", label_selector=selector)
         pods: dict[str, list[Json]] = {}

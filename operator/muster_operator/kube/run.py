@@ -69,7 +69,7 @@ class KubeOptions:
 
     @property
     def identity(self) -> str:
-        """On Leases. Pods of two installs may have the same name."""
+        """The name of this operator on Leases. Pods of two installs may have the same name."""
         return f"{self.namespace}/{self.pod}"
 
     @classmethod

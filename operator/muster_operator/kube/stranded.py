@@ -123,7 +123,7 @@ class StrandedVolumes:
         return tuple(sorted(found, key=lambda each: each.pod))
 
     async def _why(self, volume: str) -> str:
-        """Why no node can use the volume; "" if one can, or a node that is to come might."""
+        """The reason why no node can use the volume; "" if one can, or a node that is to come might."""
         if not volume:
             return ""
         try:
@@ -155,7 +155,7 @@ def _of_nodes(term: Json) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _is_of(node: Json, label: str, values: frozenset[str]) -> bool:
-    """By its label, or by its name: a node that has just joined has no label of a storage system yet."""
+    """Judges by the node's label, or by its name: a node that has just joined has no label of a storage system yet."""
     meta = node["metadata"]
     return meta["name"] in values or meta.get("labels", {}).get(label) in values
 

@@ -82,7 +82,7 @@ class KubeUsers:
         self._known: dict[ClusterKey, _Known] = {}
         self._states: dict[ClusterKey, tuple[_Known, tuple[MusterUser, ...], AccessState]] = {}
         self._records: dict[str, Records] = {}
-        """By namespace: what was read or written last."""
+        """The records of each namespace that were read or written last."""
         self._made = MadeSecrets(client)
         self._one_at_a_time = asyncio.Lock()
 
@@ -215,7 +215,7 @@ class KubeUsers:
 
 
 def _secret(user: MusterUser, record: UserRecord) -> Json:
-    """For the user's client; deleted with the MusterUser, unless it is retained."""
+    """The Secret for the user's client; deleted with the MusterUser, unless it is retained."""
     meta, data = user.metadata, {"username": user.username, "password": record.password}
     return {
         "apiVersion": "v1",
@@ -232,7 +232,7 @@ def _secret(user: MusterUser, record: UserRecord) -> Json:
 
 
 async def _credentials(password: bytes) -> dict[str, str]:
-    """By SCRAM mechanism. In a thread: it takes some ten milliseconds of a processor."""
+    """Makes the credentials of each SCRAM mechanism in a thread: it takes some ten milliseconds of a processor."""
 
     def derive() -> dict[str, str]:
         return {

@@ -242,7 +242,7 @@ class KubeWorkload:
         return self._users.access(cluster, users)
 
     async def _tls(self, key: ClusterKey) -> Tls | None:
-        """For calls of its pods, as far as they have certificates."""
+        """TLS for calls of the cluster's pods, as far as they have certificates."""
         if self._certificates is None or not any(is_secured(raw["spec"]) for raw in self._pods.indexed(key)):
             return None
         if self._certificates.tls(key) is None:

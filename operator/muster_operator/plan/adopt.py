@@ -52,7 +52,7 @@ def read_logs(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Fou
 
 
 def missing_pods(seen: Observation) -> str:
-    """Which declared pods, and which others that have a volume, do not answer; "" if all of them do."""
+    """Names the declared pods, and the others that have a volume, that do not answer; "" if all of them do."""
     assert seen.cluster is not None
     if seen.volumes < 0:
         return "the list of its volumes"

@@ -111,8 +111,8 @@ def _is_due(seen: Observation) -> bool:
 
 
 def _waits(seen: Observation, time: str) -> str:
-    """Why no backup begins now; "" if one may. All pods hold markers back while the logs are cut, so all have to be
-    there."""
+    """The reason why no backup begins now; "" if one may. All pods hold markers back while the logs are cut, so all
+    have to be there."""
     cluster = seen.cluster
     if cluster is None or cluster.spec.backup is None:
         return "there is no spec.backup"
@@ -147,7 +147,7 @@ def _late(job: BackupJob) -> str:
 
 
 def _held_up(seen: Observation, shown: BackupsStatus, time: str) -> str:
-    """Which Job did not begin in its time, and why; "" if there is none, or a backup was made since."""
+    """Names the Job that did not begin in its time, and the reason; "" if there is none, or a backup was made since."""
     late = (each for each in seen.backup_jobs or () if _is_late(each, time) and each.started > shown.last_taken)
     return next(map(_late, late), "")
 

@@ -180,7 +180,7 @@ def _names_others(view: ReplicaStatus) -> bool:
 
 
 def _alone(partition: PartitionView) -> Decision | None:
-    """Why the only replica cannot be elected, or None if it can. No other pod has the log and could take over."""
+    """Says why the only replica cannot be elected; None if it can. No other pod has the log and could take over."""
     (member,) = partition.members
     status, pod, view, name = partition.status, member.pod, member.view, member.replica.pod
     if pod is None:

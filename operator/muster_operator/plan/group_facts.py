@@ -10,8 +10,8 @@ from muster_coordinator.podapi.moves import MoveAnswer, MovesAnswer, MoveStatus
 MOVED, GIVEN_UP = "moved", "given up"
 """Steps at which a move is over."""
 AGAIN_S = 15.0
-"""From a move that was refused or given up to the next attempt, in seconds; twice as long after each move that was
-begun, because each fence makes clients wait."""
+"""The time from a move that was refused or given up to the next attempt, in seconds; twice as long after each move that
+was begun, because each fence makes clients wait."""
 DOUBLINGS = 5
 """Eight minutes pass from one attempt to the next then."""
 
@@ -51,9 +51,9 @@ class GroupMemory:
         self._routes: dict[str, tuple[int, bool]] = {}
         """Epoch and side: the highest epoch counts, also if another pod said it later."""
         self._moves: dict[str, dict[str, MoveStatus]] = {}
-        """By pod and group: the last one that it shows."""
+        """The last move that each pod shows of each group."""
         self._problems: dict[str, dict[str, str]] = {}
-        """By pod and group: why Kafka does not get offsets; "": it gets them."""
+        """The reason, by pod and group, why Kafka does not get offsets; "": it gets them."""
         self._attempts: dict[str, _Attempts] = {}
 
     def said(self, pod: str, answer: MovesAnswer, declared: Iterable[str]) -> None:

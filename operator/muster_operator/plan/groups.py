@@ -1,4 +1,4 @@
-"""Which groups are to move now, and what is said of each ConsumerGroup (docs/adr/0048)."""
+"""The groups that are to move now, and what is said of each ConsumerGroup (docs/adr/0048)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def reset_facts(seen: Observation, group: ConsumerGroup) -> ResetFacts:
 
 
 def _reset_waits(seen: Observation, group: ConsumerGroup, leader: str) -> str:
-    """Why no pod can be asked about resets of the group."""
+    """The reason why no pod can be asked about resets of the group."""
     facts = seen.group_facts.get(group.spec.group, GroupFacts())
     if seen.cluster is None or _side(seen.cluster, group, facts) != MUSTER:
         return "the group is not at Muster"
@@ -170,7 +170,7 @@ def _side(cluster: CoordinatorCluster, group: ConsumerGroup, facts: GroupFacts) 
 
 
 def _hold(seen: Observation, cluster: CoordinatorCluster) -> str:
-    """Why no group is moved now. A gateway of an older template would not wait for a fence."""
+    """The reason why no group is moved now. A gateway of an older template would not wait for a fence."""
     if cluster.spec.hibernate:
         return "spec.hibernate of the CoordinatorCluster is set"
     if seen.gateway_waits or seen.gateway_trouble:

@@ -1,4 +1,4 @@
-"""Which Kafka cluster this is, and which layout its offsets topic has, by what the volumes say (ADR 23).
+"""The id of the Kafka cluster and the layout of its offsets topic, by what the volumes say (ADR 23).
 
 Each pod's volume remembers the id of its Kafka cluster and the layout of the offsets topic from the last metadata
 image. A cluster that is created again takes them from there, so clients see the same Kafka cluster, and groups are

@@ -47,7 +47,7 @@ def used_topics(seen: Observation) -> tuple[OffsetsTopic, ...]:
 
 
 def _oldest(seen: Observation) -> Mapping[str, OffsetsTopic]:
-    """By internal topic."""
+    """The oldest OffsetsTopic of each internal topic."""
     oldest: dict[str, OffsetsTopic] = {}
     for each in seen.topics:
         oldest.setdefault(each.spec.topic, each)

@@ -13,7 +13,7 @@ from muster_operator.plan.observation import ImageNumber, Observation
 
 
 def open_transactions(seen: Observation, transactions: OffsetsTopic) -> str:
-    """Which transactions of the topic are open or may be, for people; "": none is, and none can begin."""
+    """Names the transactions of the topic that are open or may be, for people; "": none is, and none can begin."""
     image = seen.image
     if image is None or not image.holds_transactions:
         return "an image that lets no transaction begin"
@@ -34,7 +34,9 @@ def open_transactions(seen: Observation, transactions: OffsetsTopic) -> str:
 
 
 def _told(seen: Observation, index: int, number: ImageNumber) -> OpenTransactions | None:
-    """By the leader, under this image; None: not yet, or a replica has promised an epoch after the leader's."""
+    """The open transactions that the leader has told of under this image; None: not yet, or a replica has promised an
+    epoch after the leader's.
+    """
     views = [view for pod in seen.pods if (view := pod.replicas.get(index)) is not None]
     leader: ReplicaStatus | None = max(
         (view for view in views if view.is_active), key=lambda view: view.leader_epoch, default=None

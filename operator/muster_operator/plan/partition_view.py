@@ -58,7 +58,7 @@ class Member:
 
     @property
     def trouble(self) -> str:
-        """Why the replica does not count, as text for people; "" if it counts."""
+        """The reason why the replica does not count, as text for people; "" if it counts."""
         pod, view = self.pod, self.view
         if self.nowhere:
             return f"log {self.log_id} is on no pod any more"

@@ -1,4 +1,4 @@
-"""Which pods hold a new partition: balanced, spread over nodes and zones, and deterministic.
+"""The pods that are to hold a new partition: balanced, spread over nodes and zones, and deterministic.
 
 A partition that has its pods keeps them.
 """
@@ -19,7 +19,7 @@ from muster_operator.plan.observation import Observation, PodView, ordinal_of
 
 
 def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
-    """Why the topic's partitions cannot have all their replicas; "" if they can."""
+    """The reason why the topic's partitions cannot have all their replicas; "" if they can."""
     assert seen.cluster is not None
     factor, pods = topic.spec.replication_factor, seen.cluster.spec.pods
     if factor <= pods:
@@ -33,7 +33,7 @@ def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
 
 
 def absent_pods(seen: Observation) -> str:
-    """Which partition names pods that the cluster does not declare, with both ways out; "" if none does."""
+    """Names a partition with pods that the cluster does not declare, with both ways out; "" if none does."""
     assert seen.cluster is not None
     meta, declared = seen.cluster.metadata, seen.cluster.spec.pods
     pods = {f"{seen.name}-{ordinal}" for ordinal in range(declared)}

@@ -1,4 +1,4 @@
-"""Which resets of offsets pods are asked for, and what is said of each: once for every id.
+"""The resets of offsets that pods are asked for, and what is said of each: once for every id.
 
 A plan with all its offsets is in the status before anything is written. An operator that does not know whether a pod
 was asked before asks again. A pod that finds the offsets of before writes those of after; one that finds those of after

@@ -120,7 +120,7 @@ def _begin(seen: Observation, topic: OffsetsTopic, now: str) -> ReshardStatus | 
 
 
 def epochs_above(topic: OffsetsTopic) -> Mapping[int, int]:
-    """By new partition, the leader epoch of the old ones that its own has to be above."""
+    """The leader epoch of the old partitions above which that of each new partition has to be."""
     reshard = topic.status.reshard
     if reshard is None or reshard.phase not in _BEFORE_OPENING:
         return {}
@@ -128,7 +128,7 @@ def epochs_above(topic: OffsetsTopic) -> Mapping[int, int]:
 
 
 def hindrance(topic: OffsetsTopic, topics: Collection[OffsetsTopic]) -> str:
-    """Why no re-shard of the topic begins now, beside the other one of `topics`; "": one may begin."""
+    """The reason why no re-shard of the topic begins now, beside the other one of `topics`; "": one may begin."""
     others = [each for each in topics if each is not topic]
     if is_under_way(topic) or not others:
         return ""

@@ -95,7 +95,7 @@ def _planned(before: RestoreStatus, plan: RestorePlan) -> RestoreStatus:
 
 
 def _refusal(seen: Observation, cluster: CoordinatorCluster, facts: RestoreFacts, plans: set[RestorePlan]) -> str:
-    """Why nothing is restored, with the way out; "" if nothing stands in the way."""
+    """The reason why nothing is restored, with the way out; "" if nothing stands in the way."""
     meta, asked = cluster.metadata, cluster.spec.restore_from
     assert asked is not None
     kubectl = f"kubectl -n {meta.namespace}"

@@ -50,7 +50,7 @@ class RestoreJob:
 
     @property
     def error(self) -> str:
-        """Why it has failed; "" if it has not, or not yet."""
+        """The reason why it has failed; "" if it has not, or not yet."""
         if not self.finished or (self.result is not None and self.result.backup and not self.result.error):
             return ""
         told = self.result.error if self.result is not None else ""

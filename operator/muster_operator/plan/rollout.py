@@ -68,8 +68,8 @@ def next_to_restart(seen: Observation, steady_s: float) -> str:
 
 
 def how_it_ended(seen: Observation) -> str:
-    """Why no pod is about to be replaced: all serve with the declared template, or a person has to act. "" if one
-    is."""
+    """The reason why no pod is about to be replaced: all serve with the declared template, or a person has to act. ""
+    if one is."""
     assert seen.cluster is not None
     if all(pod.is_up and not pod.outdated for pod in seen.pods) and len(seen.pods) >= seen.cluster.spec.pods:
         return "done"

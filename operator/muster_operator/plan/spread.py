@@ -66,8 +66,8 @@ def verdict_of_moves(
 
 
 def firsts(partitions: Mapping[int, OffsetsPartition], pods: Sequence[PodView]) -> Mapping[int, str]:
-    """Which other replica of its set a partition is to be led by, so that every pod leads its share. All of it together
-    makes one pod lead one less and another one more; {} when that can make nothing more equal.
+    """The other replica of its set by which each partition is to be led, so that every pod leads its share. All of it
+    together makes one pod lead one less and another one more; {} when that can make nothing more equal.
     """
     led = Counter({pod.name: 0 for pod in pods})
     led.update(pod for one in partitions.values() if (pod := _first(one)) in led)

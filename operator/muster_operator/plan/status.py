@@ -354,7 +354,7 @@ def _with_troubles(seen: Observation, text: str) -> str:
 
 
 def _without_address(seen: Observation) -> str:
-    """Which pods clients of a declared listener do not reach yet; "" if there are none."""
+    """Names the pods that clients of a declared listener do not reach yet; "" if there are none."""
     assert seen.cluster is not None
     for listener in seen.cluster.spec.external:
         lacking = [pod.name for pod in seen.pods if listener.name not in pod.endpoints]

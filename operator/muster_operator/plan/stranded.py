@@ -65,8 +65,8 @@ def needed_for(
     topics: Sequence[OffsetsTopic],
     statuses: Mapping[int, OffsetsPartitionStatus],
 ) -> str:
-    """Why the volume must not be given up now; "" if each partition that may be on it is led by a majority of its set,
-    and has all its copies but those on pods that wait for a volume.
+    """The reason why the volume must not be given up now; "" if each partition that may be on it is led by a majority
+    of its set, and has all its copies but those on pods that wait for a volume.
     """
     assert seen.cluster is not None
     if len(seen.pods) < seen.cluster.spec.pods:

@@ -22,7 +22,7 @@ from muster_operator.plan.observation import CallKind, Observation
 
 
 def give_access(seen: Observation) -> Iterator[GiveAccess]:
-    """To every pod that has something else. A pod that takes none has the files of an older template."""
+    """Gives access to every pod that has something else. A pod that takes none has the files of an older template."""
     if seen.access is None or seen.cluster is None or not seen.cluster.spec.access.muster_users:
         return
     wanted = seen.access.fingerprint

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from muster_operator.api.cluster_parts import DAYS, Window
 
 _A_WEEK_AND_A_DAY = range(-1, 8)
-"""From a window that began yesterday to the one in a week."""
+"""The days on which a window may begin that counts now: yesterday to a week from now."""
 
 
 def opens(window: Window | None, now: float) -> str:

@@ -60,4 +60,6 @@ DETAILS: dict[Event, str] = {
     Event.SILENT: "it is silent",
     Event.STRANGER: "another process answers at its address",
 }
-"""Why a pod is down, for people. It holds no numbers, so a status that shows it does not change all the time."""
+"""The reason why a pod is down, for people. It holds no numbers, so a status that shows it does not change all the
+time.
+"""

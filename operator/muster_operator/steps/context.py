@@ -22,9 +22,11 @@ from muster_operator.store.workload import Workload
 from muster_operator.traces import Traces
 
 RETRY_S = 0.5
-"""From a background call to a pod or the store that failed to the next one of its kind, in seconds."""
+"""The time from a background call to a pod or the store that failed to the next one of its kind, in seconds."""
 PAUSE_S = 0.1
-"""From one call of a kind that many events ask for to the next one, in seconds: one call answers them together."""
+"""The time from one call of a kind that many events ask for to the next one, in seconds: one call answers them
+together.
+"""
 TELL_EVERY_S = 1.0
 """The shortest time between two writes of counts and conditions of a cluster or topic, in seconds."""
 

@@ -19,7 +19,9 @@ from muster_operator.steps.context import PAUSE_S, Context, Outcome
 log = structlog.get_logger(__name__)
 
 RESTART_EVERY_S = 5.0
-"""From one restart to the next, in seconds: the failure detector has noticed by then that the last pod has ended."""
+"""The time from one restart to the next, in seconds: the failure detector has noticed by then that the last pod has
+ended.
+"""
 
 
 async def ensure_pods(context: Context, actions: Sequence[Action]) -> Outcome | None:

@@ -237,7 +237,7 @@ class SqliteStore:
             self._turn = None
 
     def _transact(self, calls: Sequence[_Call[Any]]) -> _Keys:
-        """On the thread. A call that fails takes back its own changes only; a failed commit fails them all."""
+        """Runs on the thread. A call that fails takes back its own changes only; a failed commit fails them all."""
         changed: _Keys = set()
         try:
             # The write lock at once: a reader that comes to write later would lose to another process and fail.

@@ -29,7 +29,7 @@ DEFAULT_MAX_BATCH_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Selection:
-    """Which columns and rows; None: all. A row without a group is in no selection by groups."""
+    """The columns and rows that are wanted; None: all. A row without a group is in no selection by groups."""
 
     schema: pa.Schema = SCHEMA
     kinds: frozenset[str] | None = None

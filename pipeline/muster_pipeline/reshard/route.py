@@ -1,4 +1,4 @@
-"""Which records of a log are carried over, and to which partition of the new topic.
+"""The records of a log that are carried over, and the partition of the new topic that gets each.
 
 Carried are offsets, group metadata and the records of consumer groups (KIP-848), with their tombstones, each group to
 the partition that Kafka's hash gives it; of the transaction topic the states of transactional ids with their

@@ -54,7 +54,7 @@ class LogPosition:
 
 
 Positions = Mapping[str, LogPosition]
-"""By the log's directory. A log that is not named is to be read from its start."""
+"""The position in each log, by its directory. A log that is not named is to be read from its start."""
 Logs = Mapping[str, list[SegmentFile]]
 
 

@@ -73,7 +73,7 @@ KINDS_OF: dict[str, list[str]] = {
 }
 
 TOPICS_OF: dict[str, tuple[str, ...]] = {"transaction_states": (TRANSACTIONS_TOPIC,), "quality": BOTH_TOPICS}
-"""Which topics' logs have rows of a table; that of offsets for all others."""
+"""The topics whose logs have rows of a table; for all others it is the one of offsets."""
 
 HISTORY = tuple(COLUMNS)
 DERIVED = ("current_offsets", "current_transactions", "memberships", "rebalances", "expiries")

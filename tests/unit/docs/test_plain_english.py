@@ -38,7 +38,7 @@ def test_fragments_are_found_in_modules_classes_fields_and_constants() -> None:
 
 
 def test_questions_that_are_no_sentences_are_found_too() -> None:
-    words = ("What", "Where", "When", "How", "Whether")
+    words = ("What", "Where", "When", "How", "Whether", "Why", "Which")
     assert [line for word in words for line, _ in fragments(f'"""{word} a pod has."""\n')] == [1] * len(words)
     assert fragments('"""True if a pod has whatever it needs."""\n') == []
 

@@ -146,7 +146,9 @@ class ConsumerGroup:
             yield self.record(CURRENT_TYPE, current.to_value(), member_id)
 
     def tombstones(self) -> Iterator[Record]:
-        """For everything that a record says of the group, the group itself at last, in Kafka's order."""
+        """Yields a tombstone for everything that a record says of the group, the group itself at last, in Kafka's
+        order.
+        """
         yield from [self.record(CURRENT_TYPE, None, member_id) for member_id in self.current]
         yield from [self.record(TARGET_MEMBER_TYPE, None, member_id) for member_id in self.targets]
         yield self.record(TARGET_METADATA_TYPE, None)

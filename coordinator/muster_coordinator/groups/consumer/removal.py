@@ -95,7 +95,7 @@ def forget_timers(state: ConsumerTables, group: ConsumerGroup, member_id: str, e
 
 
 def stop_waiting(state: ConsumerTables, group_id: str, member_id: str, effects: Effects) -> None:
-    """For JoinGroup and SyncGroup of a classic member."""
+    """Ends the wait of a classic member's JoinGroup and SyncGroup."""
     state.live(group_id).awaited.discard(member_id)
     effects.cancel_timer(join_timer(group_id, member_id))
     effects.cancel_timer(sync_timer(group_id, member_id))

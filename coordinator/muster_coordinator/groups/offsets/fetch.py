@@ -104,7 +104,7 @@ def _settled(partitions: Collection[int], of_topic: dict[int, Stored]) -> Fetche
 
 
 def _in_columns(partitions: Collection[int], of_topic: dict[int, Stored]) -> FoundOffsets | None:
-    """None if a partition has no offset, or metadata."""
+    """Returns None if a partition has no offset, or metadata."""
     # Any, because compiled code would take each number out of its object and put it into a new one.
     stored: list[Any] = list(of_topic.values()) if partitions is of_topic else [of_topic.get(p) for p in partitions]
     offsets: list[Any] = []

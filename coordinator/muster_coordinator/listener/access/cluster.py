@@ -113,7 +113,7 @@ def _with_operations(topic: w.MetadataTopic, rights: Rights) -> w.MetadataTopic:
 
 
 def _cluster_operations(answered: int, rights: Rights) -> int:
-    """None at all for who may not describe the cluster (KIP-430)."""
+    """Returns nothing for a client that may not describe the cluster (KIP-430)."""
     if answered == w.OPERATIONS_NOT_REQUESTED:
         return answered
     return rights.operations(ResourceType.CLUSTER) if rights.unasked.cluster(Operation.DESCRIBE) else 0

@@ -1,4 +1,4 @@
-"""Which request has which guard."""
+"""The guard of each request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ACLs a filter of a request selects. Pure.
+"""The selection of ACLs by the filter of a request. Pure.
 
 Source: org.apache.kafka.common.resource.ResourcePatternFilter and org.apache.kafka.common.acl.AccessControlEntryFilter.
 """

@@ -1,4 +1,4 @@
-"""Which handler carries out which request."""
+"""The handler that carries out each request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records of `__consumer_offsets` compaction keeps. Pure: batches in, batches out.
+"""The choice of the records of `__consumer_offsets` that compaction keeps. Pure: batches in, batches out.
 
 `note` every batch from the start of the log on, then `keep` the same batches in the same order. Kept are
 

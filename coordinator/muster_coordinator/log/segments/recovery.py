@@ -207,7 +207,7 @@ def scan_log(disk: Disk, segments: list[Segment], history: History, cleaned_to: 
 
 
 def _has_gap(batches: list[BatchInfo], expected: int) -> bool:
-    """Between batches from offset `expected` on."""
+    """Tells whether offsets are missing between batches, from offset `expected` on."""
     for info in batches:
         if info.base_offset >= expected:
             if info.base_offset > expected:

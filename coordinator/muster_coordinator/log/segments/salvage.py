@@ -21,7 +21,7 @@ REASON_NAME = "reason.txt"
 
 
 def refusal(disk: Disk, directory: Path) -> str:
-    """Why the log in `directory` must not be opened although it may look whole; "" if it may be."""
+    """The reason why the log in `directory` must not be opened although it may look whole; "" if it may be."""
     if FOLDER not in disk.listdir(directory) or REASON_NAME not in disk.listdir(directory / FOLDER):
         return ""
     return read_whole_file(disk, directory / FOLDER / REASON_NAME).decode(errors="replace").strip()

@@ -62,7 +62,7 @@ class DecideBackResponse(msgspec.Struct, frozen=True, gc=False):
 
 
 def trouble_at_kafka(there: GroupAtKafka, here: OffsetFetchResponse) -> str:
-    """Why Kafka cannot take the group, from its answers; "": it can."""
+    """The reason why Kafka cannot take the group, from its answers; "": it can."""
     described, fetched = there.described, there.fetched
     if described.error_code:
         return f"Kafka answers {there.describing} with error code {int(described.error_code)}"

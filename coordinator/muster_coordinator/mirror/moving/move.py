@@ -42,7 +42,7 @@ class Move:
     def __init__(self, group_id: str, number: int, wait_ms: int, fence_ms: int, now_ms: int) -> None:
         self.step = Step.WAITING
         self.reason = ""
-        """Why it was given up."""
+        """The reason why it was given up."""
         self.number = number
         self._fence = Fence(group_id, number)
         self._fence_ms = fence_ms

@@ -104,7 +104,7 @@ class MovesOfShard:
         return (*encode_route(route), route)
 
     def _doubt(self, request: DecideRequest, token: Token, now_ms: int) -> str:
-        """Why the group may not be taken over as it is here; "": it may."""
+        """The reason why the group may not be taken over as it is here; "": it may."""
         group_id = request.group_id
         if self._mirror.has_strays or self._mirror.position.offset < request.move.end:
             return "the mirror has begun to read again"
@@ -143,7 +143,7 @@ class MovesOfShard:
                 yield "it has offsets in a transaction that is open"
 
     def trouble_at_kafka(self, group_id: str, there: GroupAtKafka, now_ms: int) -> str:
-        """Why Kafka cannot take the group, as it has answered; "": it can."""
+        """The reason why Kafka cannot take the group, as it has answered; "": it can."""
         return trouble_at_kafka(there, self._offsets(group_id, None, now_ms))
 
     def decide_back(self, request: DecideBackRequest, token: Token, now_ms: int) -> Result:

@@ -36,11 +36,11 @@ PARTS_AT_ONCE = 4
 COMMITTED_WITHIN_S = 1.0
 """A checkpoint whose records are not committed within this time is given up; the next look tries again."""
 REST = Rest(1 / 5, longest_s=1.0)
-"""Between the parts of a checkpoint."""
+"""The rest between the parts of a checkpoint."""
 OVERDUE = 2
 REST_OVERDUE = Rest(1 / 2, longest_s=1.0)
-"""For a log of which OVERDUE times as much as makes a checkpoint due follows the last one. Replay is not much faster
-than large commits, and a start after a crash has to load all that follows the last checkpoint."""
+"""The rest for a log of which OVERDUE times as much as makes a checkpoint due follows the last one. Replay is not much
+faster than large commits, and a start after a crash has to load all that follows the last checkpoint."""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class Mirror:
         return ", ".join(found[:BYPASSES_NAMED]) + more
 
     def _why_none(self) -> str:
-        """Why no partition can be followed; "" if nothing is wrong."""
+        """The reason why no partition can be followed; "" if nothing is wrong."""
         topic, ours = self._upstream.topic, len(self._partitions())
         if self._problem or topic is None or not ours or len(topic.leaders) == ours:
             return self._problem

@@ -128,15 +128,15 @@ class UpstreamCluster:
         return tuple(self._brokers)
 
     def connection(self, node_id: int) -> UpstreamConnection | None:
-        """For Fetch, which may be held back; None: there is no broker of that id."""
+        """The connection for Fetch, which may be held back; None: there is no broker of that id."""
         return self._connection(node_id, self._connections)
 
     def for_questions(self, node_id: int) -> UpstreamConnection | None:
-        """For what is answered at once; None: there is no broker of that id."""
+        """The connection for what is answered at once; None: there is no broker of that id."""
         return self._connection(node_id, self._for_questions)
 
     def for_writes(self, node_id: int) -> UpstreamConnection | None:
-        """For offsets that are written back; None: there is no broker of that id."""
+        """The connection for offsets that are written back; None: there is no broker of that id."""
         return self._connection(node_id, self._for_writes)
 
     def _connection(

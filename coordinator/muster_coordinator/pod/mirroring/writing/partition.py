@@ -13,7 +13,7 @@ UNKNOWN = -1
 
 @dataclass
 class Refused:
-    """Why Kafka takes no offsets of a group, and since when (monotonic ms)."""
+    """The reason why Kafka takes no offsets of a group, and since when (monotonic ms)."""
 
     reason: str
     since_ms: int
@@ -87,8 +87,8 @@ class PartitionWrites:
         self.followed.machine.bypasses.quiet.discard(group_id)
 
     def unwritten_ms(self, group_id: str, now_ms: int) -> int:
-        """For how long something of the group may not be at Kafka; 0: nothing; UNKNOWN: this leader has not compared
-        yet."""
+        """The time (ms) for which something of the group may not have been at Kafka; 0: nothing; UNKNOWN: this leader
+        has not compared yet."""
         since_ms = self._waiting.get(group_id)
         if since_ms is None:
             return now_ms - self._looked_ms if group_id in self.followed.machine.changed else 0

@@ -78,14 +78,14 @@ class WriteBack:
         return UNKNOWN if writes is None else writes.unwritten_ms(group_id, self._clock.monotonic_ms())
 
     def problem_of(self, partition: int, group_id: str) -> str:
-        """Why Kafka has not all offsets of the group; "" if nothing is wrong."""
+        """The reason why Kafka has not all offsets of the group; "" if nothing is wrong."""
         writes = self._of(partition)
         refused = writes.refused.get(group_id) if writes is not None else None
         return "" if refused is None else refused.reason
 
     @property
     def longest_ms(self) -> int:
-        """For how long something of any group led here may not be at Kafka."""
+        """The longest time (ms) for which something of a group led here may not have been at Kafka."""
         now_ms = self._clock.monotonic_ms()
         return max((each.longest_ms(now_ms) for each in self._all()), default=0)
 
