@@ -237,6 +237,47 @@ BACKUPS = (
     ),
 )
 
+FOLLOWED = "{label} by (namespace, cluster) (last_over_time({metric}[24h]))"
+"""Also of a follower that is away, for a day. A pod that came in its place goes on."""
+
+SITES = (
+    Alert(
+        "MusterSiteFenced",
+        "muster_site_fenced > 0",
+        1,
+        "critical",
+        "Pod " + POD + " is of a fenced site and answers no client.",
+        "The claims in the store name another site, or nobody, or the pod could not read them for a whole lease.",
+        "Connections to the pod are closed. If the other site answers, clients that were led there notice nothing.",
+        (ALL_CONDITIONS, POD_LOG, "kubectl -n $NAMESPACE get pods -o wide"),
+        "The condition `Fenced`, and `site` in the pod's log, have the reason. *A take-over is under way*: let it end, "
+        "or run it again; `muster backup take-over` with the old site's name gives it its right back. *Site X has "
+        "taken over*: [end this cluster](backup.md#take-over), and let it follow that one. *The claims could not "
+        "be read*, or *no claim*: look at the store, its credentials, and the network. Never restore or delete claims.",
+        "`muster_site_fenced` is 0, or the pods of the old site are gone.",
+    ),
+    Alert(
+        "MusterFollowerBehind",
+        f"time() - {FOLLOWED.format(label='max', metric='muster_follow_backup_timestamp_seconds')} > "
+        f"3 * {FOLLOWED.format(label='max', metric='muster_follow_interval_seconds')}",
+        5,
+        "critical",
+        "The follower of {{ $labels.cluster }} in {{ $labels.namespace }} is behind.",
+        "It has made no backup for more than three rounds, or it does not run: what was committed since would be lost "
+        "with the cluster.",
+        "Nothing.",
+        (
+            "kubectl -n $NAMESPACE get pods -l app.kubernetes.io/name=muster-follower",
+            "kubectl -n $NAMESPACE logs -l app.kubernetes.io/name=muster-follower --tail=20",
+        ),
+        "The log has a line for each round, with the records and seconds that the store was behind, or why there was "
+        "no backup: a cluster that does not answer, or a store that is full or away. If it has ended, its last line "
+        "says why, such as an old site that is back, which must not be followed. Rounds longer than `--every` need "
+        "a higher `--mib-per-second`. After a take-over nobody follows the old site: silence the alert for a day.",
+        "`muster_follow_backup_timestamp_seconds` is recent.",
+    ),
+)
+
 STORAGE = (
     Alert(
         "MusterStorageNotWritable",
@@ -446,6 +487,7 @@ GROUPS: dict[str, tuple[Alert, ...]] = {
     "muster-operator": OPERATOR,
     "muster-storage": STORAGE,
     "muster-backups": BACKUPS,
+    "muster-sites": SITES,
     "muster-requests": REQUESTS,
     "muster-mirror-and-gateway": MIRROR_AND_GATEWAY,
 }
@@ -471,6 +513,9 @@ TRIED_ON_LOGS = (
     *("MusterBackupTooOld", "MusterBackupFailed", "MusterBackupVerifyFailed"),
 )
 """Likewise tests/kubernetes/test_alerts_on_logs.py."""
+
+TRIED_ON_SITES = ("MusterSiteFenced", "MusterFollowerBehind")
+"""Likewise tests/integration/test_alerts_of_sites.py, on pods without Kubernetes."""
 
 NOT_TRIED: dict[str, str] = {
     "MusterPartitionFailed": "another replica leads before a minute is over",

@@ -29,7 +29,7 @@ GLANCE = (
 
 ROWS = {
     "coordinators": (
-        ("Clients", r"connection|refused_requests|throttled|requests$"),
+        ("Clients", r"connection|refused_requests|throttled|requests$|site_fenced"),
         (
             "Partitions and replicas",
             r"partitions$|replicas|elections|leaderships|step_downs|confirmations|follower_lag",
@@ -53,8 +53,11 @@ ROWS = {
         ("Pods and certificates", r"pod_call|certificates"),
         ("Backups", r"backup"),
     ),
+    "followers": (("How far the second site is behind", r"follow_"),),
 }
 """The rows of each table's dashboard: a title, and a pattern. A metric is in the first row whose pattern fits."""
+
+TABLES = tuple(ROWS)
 
 SUBJECTS = {"coordinators": ("Transactions", "Mirror", "Other pods")}
 """Rows that are tried before the others, because their metrics have words of others in their names."""
@@ -84,7 +87,7 @@ def metrics() -> list[Metric]:
     found, table = [], ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
-            table = next(name for name in ("coordinators", "gateways", "operator") if name.rstrip("s") in line)
+            table = next(name for name in TABLES if name.rstrip("s") in line)
         elif line.startswith("| `muster_"):
             names, kind, meaning = (cell.strip() for cell in line.strip("|").split(" | ", 2))
             labels = tuple(re.findall(r"`(\w+)`", kind))
@@ -185,7 +188,9 @@ def _dashboard(name: str, title: str, rows: Iterable[tuple[str, Sequence[Metric]
             at = (place_in_row % per_line * PANEL_WIDTH, line + place_in_row // per_line * PANEL_HEIGHT)
             panels.append(_panel(metric, len(panels) + 1, at))
         line += -(-len(shown) // per_line) * PANEL_HEIGHT
-    of = "muster_gateway_connections" if name == "gateways" else "muster_replicas"
+    of = {"gateways": "muster_gateway_connections", "followers": "muster_follow_interval_seconds"}.get(
+        name, "muster_replicas"
+    )
     return {
         "uid": f"muster-{name}",
         "title": f"Muster: {title}",

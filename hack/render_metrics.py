@@ -1,4 +1,4 @@
-"""Renders docs/metrics.md: every metric of pods, gateways and operators, with the text that Prometheus gets.
+"""Renders docs/metrics.md: every metric of pods, gateways, operators and followers, with the text that Prometheus gets.
 
 python hack/render_metrics.py            print the page
 python hack/render_metrics.py --write    write docs/metrics.md
@@ -40,6 +40,13 @@ and of the process (`process_*`, `python_*`) come with these.
         """# Metrics of the operator
 
 `GET /metrics` on port 9641 of the operator.
+""",
+    ),
+    (
+        "cli/muster_cli/backup/follow_metrics.py",
+        """# Metrics of a follower
+
+`GET /metrics` of `muster backup follow` at its `--metrics-listen`, in plain ([second site](backup.md#a-second-site)).
 """,
     ),
 )

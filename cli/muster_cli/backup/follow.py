@@ -16,6 +16,7 @@ import msgspec
 from muster_cli.backup.catalog import read_catalog
 from muster_cli.backup.create import create_backup
 from muster_cli.backup.cut import OtherHistoryError
+from muster_cli.backup.follow_metrics import FollowMetrics
 from muster_cli.backup.lag import Lag, measure_lag
 from muster_cli.backup.manifest import Backup
 from muster_cli.backup.prune import prune
@@ -46,6 +47,7 @@ class Follower:
         rate: int,
         keep: int,
         progress: Amount,
+        metrics: FollowMetrics,
     ) -> None:
         """`rate`: bytes per second that are read from pods at most. `keep`: how many of the newest backups stay."""
         self._cluster = cluster
@@ -53,6 +55,7 @@ class Follower:
         self._rate = rate
         self._keep = keep
         self._progress = progress
+        self._metrics = metrics
 
     def follow(self, every_s: float, tell: Callable[[Round], None]) -> None:
         """Blocks until interrupted. Raises OtherHistoryError."""
@@ -67,13 +70,16 @@ class Follower:
         try:
             newest = self._newest()
             if newest is not None:
+                self._metrics.show_newest(newest)
                 lag = asyncio.run(measure_lag(self._cluster(), newest))
+                self._metrics.show_lag(lag)
                 if lag.records is None:
                     return Round(lag, trouble=lag.trouble)
             made = asyncio.run(
                 create_backup(self._cluster(), self._store, self._rate, self._progress, goes_on_from=newest)
             )
             new, sent, seconds = made.backup.id, made.sent, made.seconds
+            self._metrics.show_newest(made.backup)
             prune(self._store, read_catalog(self._store), self._keep, 0.0, time.time_ns() // 1_000_000, dry_run=False)
         except OtherHistoryError:
             raise

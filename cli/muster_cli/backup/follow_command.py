@@ -24,7 +24,18 @@ DATA_DIR = click.option(
     "--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="The instance of `muster local up` here."
 )
 CLUSTER = click.option("--cluster", metavar="NAME", help="This CoordinatorCluster in Kubernetes.")
+PORT_MAX = 65535
 NAMESPACE = click.option("--namespace", default="default", help="Namespace of the CoordinatorCluster.")
+
+
+def _address(_context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    host, colon, port = text.rpartition(":")
+    host = host.strip("[]")  # [::1]:9643
+    if not colon or not host or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
+        raise click.BadParameter(f"{text!r} is not of the form HOST:PORT", param=option)
+    return host, int(port)
 
 
 @click.command()
@@ -64,6 +75,7 @@ def lag(
 @click.option("--every", "every_s", type=click.IntRange(10), default=300, help="Seconds from one backup to the next.")
 @click.option("--keep", type=click.IntRange(1), default=7, help="How many of the newest backups stay.")
 @click.option("--mib-per-second", type=click.IntRange(1), default=32, help="Read from pods at most.")
+@click.option("--metrics-listen", metavar="HOST:PORT", callback=_address, help="Serve metrics for Prometheus here.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line instead of text.")
 def follow(
     address: str,
@@ -73,6 +85,7 @@ def follow(
     every_s: int,
     keep: int,
     mib_per_second: int,
+    metrics_listen: tuple[str, int] | None,
     as_json: bool,
 ) -> None:
     """Keep a store at a second site close behind a running cluster, until interrupted.
@@ -84,6 +97,7 @@ def follow(
     one_of(data_dir, cluster)
     from muster_cli.backup.addresses import open_store
     from muster_cli.backup.follow import Follower
+    from muster_cli.backup.follow_metrics import FollowMetrics
     from muster_cli.backup.site import open_pods
 
     def tell(done: Round) -> None:
@@ -93,9 +107,13 @@ def follow(
             click.echo(_round_text(done), err=bool(done.trouble))
 
     pods = partial(open_pods, data_dir, namespace, cluster or "")
+    metrics = FollowMetrics(str(data_dir) if data_dir is not None else f"{namespace}/{cluster}", every_s)
+    if metrics_listen is not None:
+        metrics.serve(*metrics_listen)
+    follower = Follower(pods, open_store(address), mib_per_second * MIB, keep, quiet, metrics)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        Follower(pods, open_store(address), mib_per_second * MIB, keep, quiet).follow(every_s, tell)
+        follower.follow(every_s, tell)
     except KeyboardInterrupt:
         click.echo("stopped; a backup that was not done does not count", err=True)
 

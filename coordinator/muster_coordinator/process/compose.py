@@ -63,6 +63,7 @@ from muster_coordinator.pod.routes.moves import move_routes
 from muster_coordinator.pod.routes.resets import reset_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.pod.site_lease import SiteLease
+from muster_coordinator.podapi.models import SiteStatus
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.process.access import ClientAccess, WatchedFiles, given_access
 from muster_coordinator.process.clock import SystemClock
@@ -170,6 +171,7 @@ async def _start(
     warn_of_plain_ports(plain_ports(options, access.security))
     site = _site(settings, clock, events)
     may_answer = site.may_answer if site is not None else None
+    site_status = partial(_site_status, site)
     listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access), descriptors, may_answer)
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(disk, options.data_dir)
@@ -185,7 +187,7 @@ async def _start(
         delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
         given=given,
         spans=spans,
-        site=lambda: site.status if site is not None else None,
+        site=site_status,
     )
     events.watch(pod)
     stack.push_async_callback(pod.stop)
@@ -193,7 +195,7 @@ async def _start(
     if remembered is not None:
         pod.remember(remembered)
     mirror = _mirror(settings, manager, view, clock, stack, health, upstream_topics, events)
-    metrics = PodMetrics(listeners, manager, network, mirror).render
+    metrics = PodMetrics(listeners, manager, network, mirror, site_status).render
     api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
     api.router.add_routes(marker_hold_routes(markers.hold))
@@ -253,6 +255,10 @@ def _site(settings: CoordinatorSettings, clock: SystemClock, events: PodEvents) 
     except ClaimError as error:
         raise StartError(f"muster.site: {error}") from None
     return SiteLease(site, claims, clock.running_s, events.pod_changed)
+
+
+def _site_status(site: SiteLease | None) -> SiteStatus | None:
+    return site.status if site is not None else None
 
 
 def _descriptor_shares(settings: CoordinatorSettings) -> DescriptorShares:

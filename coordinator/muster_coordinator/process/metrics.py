@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -16,6 +16,7 @@ from muster_coordinator.listener.listener import KafkaListeners
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.podapi.models import SiteStatus
 from muster_coordinator.shard.metrics import Histogram
 from muster_coordinator.states import ShardState
 from muster_coordinator.wire.transaction_apis import ALL_APIS
@@ -65,11 +66,14 @@ class PodCollector(Collector):
         manager: ReplicaManager,
         network: PeerNetwork,
         mirror: Mirror | None,
+        site: Callable[[], SiteStatus | None],
     ) -> None:
+        """`site`: the pod's right to answer clients; None: it is of no site."""
         self._listener = listener
         self._manager = manager
         self._network = network
         self._following = mirror
+        self._site = site
 
     def collect(self) -> Iterator[Metric]:
         yield from self._connections()
@@ -118,6 +122,13 @@ class PodCollector(Collector):
         for key, count in sorted(listener.requests.items()):
             requests.add_metric([_API_NAMES[key]], count)
         yield requests
+        site = self._site()
+        yield GaugeMetricFamily(
+            "muster_site_fenced",
+            "1: the pod answers no client, because another site has taken over or it cannot read the claims; 0: it "
+            "may, or is of no site.",
+            int(site is not None and not site.held),
+        )
 
     def _shards(self) -> Iterator[Metric]:
         manager = self._manager
@@ -390,9 +401,10 @@ class PodMetrics:
         manager: ReplicaManager,
         network: PeerNetwork,
         mirror: Mirror | None,
+        site: Callable[[], SiteStatus | None],
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(PodCollector(listener, manager, network, mirror))
+        self._registry.register(PodCollector(listener, manager, network, mirror, site))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)

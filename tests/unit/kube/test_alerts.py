@@ -17,7 +17,7 @@ from tests.unit.kube.test_chart import REPOSITORY
 sys.path.insert(0, str(REPOSITORY / "hack"))
 
 import render_alerts  # hack/ is no package
-from alerts import ALERTS, NOT_TRIED, TRIED, TRIED_BEFORE_KAFKA, TRIED_ON_LOGS, Alert
+from alerts import ALERTS, NOT_TRIED, TRIED, TRIED_BEFORE_KAFKA, TRIED_ON_LOGS, TRIED_ON_SITES, Alert
 
 from muster_operator.metrics import OperatorMetrics
 
@@ -37,7 +37,8 @@ BEGINS, ENDS, EVALUATED_AFTER = 120, 240, 480
 class Fault:
     """The metric `name` with `more` labels beside those of a pod, before, during and after a fault.
 
-    `grows`: it is a counter, of which `after` is not used. `born`: the counter is not there before.
+    `grows`: it is a counter, of which `after` is not used. `born`: the counter is not there before. `written`: its
+    values in place of those. `beside`: another metric of the same labels that is there all the time, and its value.
     """
 
     name: str
@@ -48,18 +49,26 @@ class Fault:
     alert_labels: dict[str, str] | None = None
     grows: bool = False
     born: bool = False
+    written: str = ""
+    beside: tuple[tuple[str, float], ...] = ()
 
     @property
-    def series(self) -> dict[str, str]:
+    def series(self) -> list[dict[str, str]]:
         labels = ",".join(f'{name}="{value}"' for name, value in {**self.labels, **self.more}.items())
+        found = [(self.name, self.values), *((name, f"{value}x{EVALUATED_AFTER}") for name, value in self.beside)]
+        return [{"series": f"{name}{{{labels}}}", "values": values} for name, values in found]
+
+    @property
+    def values(self) -> str:
+        """As promtool reads them."""
+        if self.written:
+            return self.written
         lasts = ENDS - BEGINS
         if self.grows:
             before = f"_x{BEGINS}" if self.born else f"0x{BEGINS}"
             top = 1 + self.during * lasts
-            values = f"{before} 1+{self.during}x{lasts} {top}x{EVALUATED_AFTER}"
-        else:
-            values = f"{self.before}x{BEGINS} {self.during}x{lasts} {self.before}x{EVALUATED_AFTER}"
-        return {"series": f"{self.name}{{{labels}}}", "values": values}
+            return f"{before} 1+{self.during}x{lasts} {top}x{EVALUATED_AFTER}"
+        return f"{self.before}x{BEGINS} {self.during}x{lasts} {self.before}x{EVALUATED_AFTER}"
 
     @property
     def fired_labels(self) -> dict[str, str]:
@@ -69,6 +78,17 @@ class Fault:
 def counter(name: str, **more: str) -> Fault:
     """A labelled counter that is not there before its first event; one without labels is."""
     return Fault(name, more=more, grows=True, born=bool(more))
+
+
+def follower(during: str) -> Fault:
+    """A follower whose backups are always of this minute, but for the fault."""
+    return Fault(
+        "muster_follow_backup_timestamp_seconds",
+        more={"cluster": "shop/muster"},
+        alert_labels={"namespace": "kafka", "cluster": "shop/muster"},
+        written=f"0+60x{BEGINS - 1} {during} {ENDS * 60}+60x{EVALUATED_AFTER}",
+        beside=(("muster_follow_interval_seconds", 60),),
+    )
 
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
@@ -113,6 +133,12 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "MusterBackupTooOld": (Fault("muster_operator_backup_troubles", labels=TOO_OLD, alert_labels=CLUSTER),),
     "MusterBackupFailed": (Fault("muster_operator_backup_troubles", labels=NOT_MADE, alert_labels=CLUSTER),),
     "MusterBackupVerifyFailed": (Fault("muster_operator_backup_troubles", labels=DAMAGED, alert_labels=CLUSTER),),
+    "MusterSiteFenced": (Fault("muster_site_fenced"),),
+    "MusterFollowerBehind": (
+        follower(f"{(BEGINS - 1) * 60}x{ENDS - BEGINS - 1}"),
+        follower(f"0x{ENDS - BEGINS - 1}"),
+        follower(f"_x{ENDS - BEGINS}"),
+    ),
     "MusterStorageNotWritable": (Fault("muster_storage_writable", 1, 0),),
     "MusterReplicaDamaged": (Fault("muster_damaged_replicas"),),
     "MusterLogNotCleaned": (
@@ -151,7 +177,7 @@ ABSENT = "MusterOperatorAway"
 def test_every_alert_has_a_fault_and_every_fault_an_alert() -> None:
     assert {*FAULTS, ABSENT} == {alert.name for alert in ALERTS}
     assert len({alert.name for alert in ALERTS}) == len(ALERTS)
-    tried = {*TRIED, *TRIED_ON_LOGS, *TRIED_BEFORE_KAFKA}
+    tried = {*TRIED, *TRIED_ON_LOGS, *TRIED_BEFORE_KAFKA, *TRIED_ON_SITES}
     assert tried | {*NOT_TRIED} == {alert.name for alert in ALERTS}
     assert NOT_TRIED.keys().isdisjoint(tried)
 
@@ -196,7 +222,7 @@ def looked_at(alert: Alert, labels: dict[str, str] | None) -> dict[str, Any]:
 @pytest.mark.parametrize("alert", [each for each in ALERTS if each.name in FAULTS], ids=lambda each: each.name)
 def test_alert_fires_on_each_of_its_faults_and_goes_out_after_it(alert: Alert, tmp_path: Path) -> None:
     tests = [
-        {"interval": "1m", "input_series": [fault.series], **looked_at(alert, fault.fired_labels)}
+        {"interval": "1m", "input_series": fault.series, **looked_at(alert, fault.fired_labels)}
         for fault in FAULTS[alert.name]
     ]
     outcome = promtool(tmp_path, tests)

@@ -21,7 +21,7 @@ import render_dashboards  # hack/ is no package
 from muster_operator.metrics import OperatorMetrics
 
 PROMTOOL = shutil.which("promtool")
-NAMES = ["muster-glance.json", "muster-coordinators.json", "muster-gateways.json", "muster-operator.json"]
+NAMES = [f"muster-{name}.json" for name in ("glance", "coordinators", "gateways", "operator", "followers")]
 
 
 def expressions(dashboard: dict[str, Any]) -> list[str]:

@@ -10,10 +10,13 @@ import yaml
 from click.testing import CliRunner
 
 from muster_cli.backup.command import create, prune
+from muster_cli.backup.follow_command import follow
 from muster_cli.main import cli
 
-FILE = Path(__file__).parents[4] / "config" / "backup" / "cronjob.yaml"
-OBJECTS: dict[str, dict[str, Any]] = {each["kind"]: each for each in yaml.safe_load_all(FILE.read_text())}
+FOLDER = Path(__file__).parents[4] / "config" / "backup"
+OBJECTS: dict[str, dict[str, Any]] = {
+    each["kind"]: each for each in yaml.safe_load_all((FOLDER / "cronjob.yaml").read_text())
+}
 POD = OBJECTS["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
@@ -27,6 +30,7 @@ POD = OBJECTS["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
         ("backup", "lag", "--store", "s"),
         ("backup", "follow", "--store", "s", "--data-dir", "d", "--cluster", "c"),
         ("backup", "follow", "--store", "s", "--data-dir", "d", "--every", "1"),
+        ("backup", "follow", "--store", "s", "--data-dir", "d", "--metrics-listen", "9643"),
         ("backup", "verify"),
         ("restore", "--store", "s"),
         ("restore", "--store", "s", "--data-dir", "d", "--volume", "v", "--pod", "0"),
@@ -77,3 +81,28 @@ def test_cronjob_calls_the_commands_with_the_rights_that_they_need() -> None:
     [pods] = OBJECTS["Role"]["rules"]
     assert (pods["resources"], pods["verbs"]) == (["pods"], ["list"])
     assert POD["serviceAccountName"] == OBJECTS["ServiceAccount"]["metadata"]["name"]
+
+
+def test_follower_calls_the_command_and_prometheus_finds_its_port() -> None:
+    deployment = yaml.safe_load((FOLDER / "follower.yaml").read_text())
+    pod = deployment["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert container["command"][-1] == "muster"
+    env = {each["name"]: each["value"] for each in container["env"]}
+    mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    assert container["args"][:2] == ["backup", "follow"]
+    arguments = [*container["args"][2:], "--store", env["MUSTER_BACKUP_STORE"]]
+    asked = follow.make_context("follow", arguments).params
+    assert {name: asked[name] for name in ("cluster", "namespace")} == {"cluster": "muster", "namespace": "default"}
+    (port,) = container["ports"]
+    assert (port["name"], port["containerPort"]) == ("metrics", asked["metrics_listen"][1])
+    assert mounts[env["MUSTER_BACKUP_STORE"]] == "backups"
+    assert mounts[env["MUSTER_TLS_DIR"]] == "tls"
+    assert mounts[str(Path(env["KUBECONFIG"]).parent)] == "kubeconfig"
+    assert {each["name"] for each in pod["spec"]["volumes"]} == set(mounts.values())
+    monitors = yaml.safe_load_all((FOLDER.parent / "monitoring" / "pod-monitors.yaml").read_text())
+    (wanted,) = next(each for each in monitors if each)["spec"]["selector"]["matchExpressions"]
+    labels = pod["metadata"]["labels"]
+    assert labels[wanted["key"]] in wanted["values"]
+    assert labels["app.kubernetes.io/part-of"] == "muster"
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from muster_cli.backup.cut import Ends, LedLog, OtherHistoryError
 from muster_cli.backup.follow import Follower
+from muster_cli.backup.follow_metrics import FollowMetrics
 from muster_cli.backup.lag import Lag, lag_of
 from muster_cli.backup.manifest import Backup, Layout, PartitionCut, encode_manifest
 from muster_cli.backup.site import PodsOfCluster
@@ -94,10 +95,31 @@ def test_round_without_an_answer_tells_the_lag_that_is_known_and_leaves_the_stor
     def cluster() -> AbstractAsyncContextManager[PodsOfCluster]:
         return nullcontext(Silent())
 
-    done = Follower(cluster, store, 1, 1, quiet).round()
+    metrics = FollowMetrics("c", 10)
+    done = Follower(cluster, store, 1, 1, quiet, metrics).round()
     assert done.lag is not None
     assert (done.lag.records, done.backup, done.trouble) == (None, "", "nothing runs")
     assert list(store.files()) == [BACKUP.name]
+    assert shown(metrics) == {"interval_seconds": 10, "backup_timestamp_seconds": TAKEN_MS / 1000, "lag_records": 0}
+
+
+def shown(metrics: FollowMetrics) -> dict[str, float]:
+    """The metrics of a follower, without their prefix."""
+    families = list(metrics.registry.collect())
+    assert {sample.labels["cluster"] for family in families for sample in family.samples} == {"c"}
+    return {family.name.removeprefix("muster_follow_"): family.samples[0].value for family in families}
+
+
+def test_metrics_show_the_newest_backup_and_the_records_that_it_lacked_last() -> None:
+    metrics = FollowMetrics("c", 10)
+    assert shown(metrics)["backup_timestamp_seconds"] == 0, (
+        "a store without a backup is behind from the first moment on"
+    )
+    metrics.show_newest(BACKUP)
+    metrics.show_lag(Lag(BACKUP.id, TAKEN_MS, 7, 2.5))
+    metrics.show_lag(Lag(BACKUP.id, TAKEN_MS, None, 100, "nothing runs"))
+    assert shown(metrics)["backup_timestamp_seconds"] == TAKEN_MS / 1000
+    assert shown(metrics)["lag_records"] == 7
 
 
 def test_silent_cluster_is_told_with_the_moment_of_the_cut_and_exit_code_1(
