@@ -3,15 +3,18 @@ crashes at every call of the disk."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.log.harness import DATA, JOURNAL, make_batch
 
+from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.journal.journal import Journal, JournalSettings
-from muster_coordinator.log.segments.copy import LogCopy, finish_swap, swap_count
+from muster_coordinator.log.segments.copy import LogCopy, finish_swap, swap_count, swap_mark
 from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.segments.segment import segment_name, segment_offsets
 from muster_coordinator.records.batch import RecordBatch
 
 DIRECTORY = partition_directory(DATA, 0)
@@ -36,9 +39,10 @@ class Follower:
         self.journal = Journal.open(self.disk, JOURNAL, JournalSettings(4096), f"boot-{self.boot}")
         self.reopen()
 
-    def reopen(self) -> None:
+    def reopen(self, *, has_hole: bool = False) -> None:
         finish_swap(self.disk, DIRECTORY)
         history = self.journal.recovered(0, f"log/{swap_count(self.disk, DIRECTORY)}")
+        history = replace(history, has_hole=has_hole)
         self.log = PartitionLog.open(self.disk, DIRECTORY, 0, SETTINGS, history)
 
     def receive(self, *bases: int, end: int, epoch: int = 1) -> None:
@@ -170,6 +174,66 @@ def test_copy_takes_the_place_of_the_log_whole_or_not_at_all_wherever_it_is_inte
     else:
         raise AssertionError("it never ended")
     assert seen == {12, 30}
+
+
+COPIED = (0, 3, 20, 21, 22, 30, 31, 33, 34, 35, 40)
+"""At 30 and 40 begins a segment: offsets are missing before both, and within the second one."""
+
+
+def copied() -> Follower:
+    """A follower with a copy of a log that was compacted elsewhere."""
+    follower = Follower()
+    follower.receive(*range(10), end=10)
+    follower.log.sync()
+    copy = LogCopy(follower.disk, DIRECTORY, 400)
+    for base in COPIED:
+        copy.append(make_batch(base, 4), base, base + 1, 4)
+    copy.skip_to(44)
+    follower.log.close()
+    copy.swap_in(17, 1)
+    follower.reopen()
+    return follower
+
+
+@pytest.mark.parametrize("cut", [None, 44, 41, 38, 36, 32, 31, 25, 10, 0])
+def test_gaps_of_a_copy_are_none_of_lost_writes_though_the_journal_has_a_hole(cut: int | None) -> None:
+    follower = copied()
+    if cut is not None:
+        follower.cut(cut)
+    follower.log.sync()
+    found = follower.found
+    follower.log.close()
+    follower.reopen(has_hole=True)
+    assert follower.found == found
+
+
+@pytest.mark.parametrize("cut", [44, 41, 36, 31, 3, 0])
+def test_lost_end_of_a_segment_is_found_also_where_a_copy_was_before_it_was_cut(cut: int) -> None:
+    follower = copied()
+    follower.cut(cut)
+    follower.receive(*range(cut, cut + 40), end=cut + 40, epoch=5)
+    follower.log.sync()
+    follower.log.close()
+    first, second = segment_offsets(follower.disk.listdir(DIRECTORY))[-3:-1]
+    for path in [path for path in follower.disk.names if path.suffix == ".journal"]:
+        follower.disk.unlink(path)
+    follower.restart()
+    follower.log.close()
+    descriptor = follower.disk.open(DIRECTORY / segment_name(first))
+    follower.disk.truncate(descriptor, follower.disk.size(descriptor) - len(make_batch(second - 1, 5)))
+    with pytest.raises(DamagedLogError, match=f"ends at offset {second - 1}, the next begins at {second}"):
+        follower.reopen(has_hole=True)
+
+
+@pytest.mark.parametrize("calls", range(0, 60, 3))
+def test_copy_that_is_cut_and_dies_meanwhile_is_trusted_no_further_than_it_was_cut(calls: int) -> None:
+    follower = copied()
+    died = die_after(follower.disk, calls, lambda: follower.cut(31))
+    follower.restart(power=calls)
+    left = [base for base in COPIED if base < 31]
+    assert follower.found in ((left, 31), ([*COPIED], 44))
+    assert died or follower.found[1] == 31
+    assert swap_mark(follower.disk, DIRECTORY)[1] <= follower.found[1]
 
 
 def die_after(disk: FakeDisk, calls: int, work: object) -> bool:

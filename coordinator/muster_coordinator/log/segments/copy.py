@@ -7,8 +7,8 @@ synced before the swap, which goes in steps that a start carries on (`finish_swa
 2. The old log's files go, with its checkpoint and the marks of cleaner and archive.
 3. `muster.copy.decided` becomes `muster.copy.moving`; then the copy's files get their names.
 4. `muster.copy.moving` becomes `muster.copy`, which stays: it counts the swaps, and says where the new log ends, of
-   which the journal knows nothing yet. What the journal has of the log of before is told by that number from what it
-   gets now.
+   which the journal knows nothing yet, and below which no write can be lost any more. What the journal has of the log
+   of before is told by that number from what it gets now.
 
 Source: replication.md, "Loss, rebuild, start-up": a re-sync is built beside the log and swapped by rename.
 """
@@ -129,7 +129,7 @@ def log_files(disk: Disk, directory: Path) -> list[str]:
 
 def swap_mark(disk: Disk, directory: Path) -> tuple[int, int]:
     """The number of logs that were in this directory before the present one, and where the present one ended when it
-    replaced the last of them; (0, -1) for the first one. Raises DamagedLogError, OSError."""
+    replaced the last of them, or was cut since; (0, -1) for the first one. Raises DamagedLogError, OSError."""
     mark = read_numbers(disk, directory / COUNT_NAME, 2)
     return (mark[0], mark[1]) if mark is not None else (0, -1)
 
@@ -137,6 +137,21 @@ def swap_mark(disk: Disk, directory: Path) -> tuple[int, int]:
 def swap_count(disk: Disk, directory: Path) -> int:
     """The number of `swap_mark`. Raises DamagedLogError, OSError."""
     return swap_mark(disk, directory)[0]
+
+
+def copied_to(disk: Disk, directory: Path) -> int:
+    """The offset up to which the present log is as it was swapped in, all of it durable then: no offset that is missing
+    below it is a write that was lost. -1 for a log that was no copy. Raises DamagedLogError, OSError."""
+    return swap_mark(disk, directory)[1]
+
+
+def lower_mark(disk: Disk, directory: Path, offset: int) -> None:
+    """The log is cut at `offset`: what is appended there was not copied. Durable when this returns. Raises
+    DamagedLogError, OSError."""
+    count, end_offset = swap_mark(disk, directory)
+    if end_offset > offset:
+        replace_file(disk, directory / COUNT_NAME, encode_numbers(count, offset))
+        disk.fsync_dir(directory)
 
 
 def mark_empty_log(disk: Disk, directory: Path, count: int) -> None:

@@ -21,7 +21,7 @@ from muster_coordinator.log.disk import Disk, read_whole_file
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.journal.history import History
 from muster_coordinator.log.segments.cleaned import CleanedTo, finish_cleaning
-from muster_coordinator.log.segments.copy import finish_swap
+from muster_coordinator.log.segments.copy import copied_to, finish_swap, lower_mark
 from muster_coordinator.log.segments.reading import RangeReader, batches_of, read_batches, segment_index
 from muster_coordinator.log.segments.recovery import Found, Plan, cut_log, plan, rewrite_journaled, scan_log
 from muster_coordinator.log.segments.salvage import FOLDER, refusal
@@ -110,17 +110,20 @@ class PartitionLog:
         finish_swap(disk, directory)
         finish_cleaning(disk, directory)
         cleaned = CleanedTo.read(disk, directory)
+        copied = copied_to(disk, directory)
         history = history.after(cleaned.end_offset)
         offsets = segment_offsets(disk.listdir(directory))
         if not offsets:
             raise DamagedLogError(directory, 0, "no segment file")
         segments = [Segment.open(disk, directory, offset) for offset in offsets]
         try:
-            found = scan_log(disk, segments, history, cleaned.end_offset)
+            found = scan_log(disk, segments, history, max(cleaned.end_offset, copied))
             decision = plan(found, history)
             if decision.end_offset < cleaned.end_offset:
                 reason = f"log ends at offset {decision.end_offset}, it was cleaned up to {cleaned.end_offset}"
                 raise DamagedLogError(found.file, 0, reason)
+            if decision.keep_to < copied:
+                lower_mark(disk, directory, decision.keep_to)
             cut_log(disk, directory, segments, found, decision)
             rewrite_journaled(segments, found, decision, history)
             log = cls(disk, directory, partition, settings, segments, decision.keep_to)
@@ -341,7 +344,9 @@ class PartitionLog:
         shortened = size < segment.size
         if shortened:
             segment.shorten(size)
-        cut = partial(self._files.cut, segment if shortened else None, [s.path for s in dropped if s.exists], cleaned)
+        cut = partial(
+            self._files.cut, offset, segment if shortened else None, [s.path for s in dropped if s.exists], cleaned
+        )
         self._files.holds.retire(dropped)
         return cut
 

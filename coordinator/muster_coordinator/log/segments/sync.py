@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster_coordinator.log.disk import Disk, replace_file
 from muster_coordinator.log.segments.cleaned import CleanedTo
+from muster_coordinator.log.segments.copy import lower_mark
 from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME
 
@@ -66,11 +67,14 @@ class LogFiles:
         self._tasks += 1
         return SyncTask(self, self._tasks, segments, checkpoint, names)
 
-    def cut(self, shortened: Segment | None, dropped: list[Path], cleaned: CleanedTo | None) -> None:
-        """Make a cut of the log durable: the last segment that goes is the first one. Raises OSError: `failed`."""
+    def cut(self, end_offset: int, shortened: Segment | None, dropped: list[Path], cleaned: CleanedTo | None) -> None:
+        """Make a cut of the log at `end_offset` durable: the last segment that goes is the first one. Raises OSError:
+        `failed`.
+        """
         with self._lock, self._no_doubt():
             if cleaned is not None:
                 cleaned.write(self.disk, self.directory)
+            lower_mark(self.disk, self.directory, end_offset)
             for path in reversed(dropped):
                 self.disk.unlink(path)
             self.disk.fsync_dir(self.directory)
