@@ -59,6 +59,7 @@ class KafkaConnection(asyncio.Protocol):
         not known for ever."""
         self._state = state
         self._handlers = handlers
+        self._served_versions = state.served_versions
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
         self.answers = AnswerQueue(self, state.rotation, state.may_answer)
         self.paused_reading = False
@@ -187,7 +188,7 @@ class KafkaConnection(asyncio.Protocol):
                     size = len(frame)
                     most -= 1
                     rotation.units -= 1 + size // UNIT_BYTES
-                    header = read_header(frame)
+                    header = read_header(frame, self._served_versions)
                     if self.client_id is None:
                         self.client_id = header.client_id
                     answers.request_bytes += size

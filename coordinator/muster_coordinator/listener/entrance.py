@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.rotation import QUANTUM
@@ -190,7 +192,7 @@ class Entrance(asyncio.Protocol):
         if self._expected is _Expected.BARE_TOKENS:
             self._token(frame, self._answer_bare)
             return
-        header = read_header(frame)
+        header = read_header(frame, self._state.served_versions)
         key, expected = header.api_key, self._expected
         if expected is _Expected.TOKENS and key == k36_sasl_authenticate.KEY:
             request = self._decoded(header, frame)
@@ -218,6 +220,9 @@ class Entrance(asyncio.Protocol):
         return _frame(header, refusal(request, code)) if has_refusal(request) else None
 
     def _versions(self, header: RequestHeader, request: w.ApiVersionsRequest) -> None:
+        """Which server the client looks for counts after its login only, as in Kafka (SaslServerAuthenticator)."""
+        if request.cluster_id is not None and request.node_id != w.NO_NODE:
+            request = replace(request, cluster_id=None, node_id=w.NO_NODE)
         answered = _Answered(header)
         self._handlers[w.ApiVersionsRequest](request, cast(ClientAnswer, answered))
         self._write(_frame(header, answered.response))

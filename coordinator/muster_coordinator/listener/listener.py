@@ -22,6 +22,7 @@ from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.tuning.descriptors import DescriptorShares, lowest_free_descriptor
+from muster_coordinator.wire.served import KAFKA_4_3, ServedApis
 
 logger = structlog.get_logger(__name__)
 
@@ -68,7 +69,7 @@ class Known(Protocol):
 
 class KafkaListeners:
     """`state` is what connections and metrics share. `descriptors`: what of them is whose. `may_answer`: whether
-    anything may be told to clients now; None: it may always."""
+    anything may be told to clients now; None: it may always. `served`: the APIs that clients may ask for."""
 
     def __init__(
         self,
@@ -77,8 +78,9 @@ class KafkaListeners:
         known: Known,
         descriptors: DescriptorShares,
         may_answer: Callable[[], bool] | None = None,
+        served: ServedApis = KAFKA_4_3,
     ) -> None:
-        self.state = ServerState(settings, clock, known.quotas_of, may_answer)
+        self.state = ServerState(settings, clock, known.quotas_of, may_answer, served)
         self._known = known
         self._descriptors = descriptors
         self._servers: list[Listening] = []

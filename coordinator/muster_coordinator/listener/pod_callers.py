@@ -10,13 +10,20 @@ from muster_coordinator.listener.connection import KafkaConnection
 from muster_coordinator.listener.state import Handler, ServerState
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
+from muster_coordinator.wire.served import KAFKA_4_3, ServedApis
 
 
 class PodCallers:
     """Connections are counted apart from those of clients, who could take all that there may be."""
 
-    def __init__(self, settings: ListenerSettings, clock: Clock, handlers: Mapping[type, Handler]) -> None:
-        self._state = ServerState(settings, clock)
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        clock: Clock,
+        handlers: Mapping[type, Handler],
+        served: ServedApis = KAFKA_4_3,
+    ) -> None:
+        self._state = ServerState(settings, clock, served=served)
         self._handlers = handlers
 
     def connection(self) -> asyncio.Protocol:

@@ -17,6 +17,7 @@ from muster_coordinator.security.identity import ANONYMOUS, Identity
 from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
+from muster_coordinator.wire.served import KAFKA_4_3, ServedApis
 
 logger = structlog.get_logger(__name__)
 
@@ -76,10 +77,12 @@ class ServerState:
         clock: Clock,
         quotas_of: Callable[[str], Quotas] = lambda principal: NO_QUOTAS,
         may_answer: Callable[[], bool] | None = None,
+        served: ServedApis = KAFKA_4_3,
     ) -> None:
         """`quotas_of`: those of a principal now. `may_answer`: whether anything may be told to clients now; None: it
-        may always."""
+        may always. `served`: the APIs that are read."""
         self.settings = settings
+        self.served_versions = served.versions
         self.may_answer = may_answer
         self._quotas_of = quotas_of
         self.clock = clock

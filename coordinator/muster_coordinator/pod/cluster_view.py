@@ -124,6 +124,14 @@ class ClusterView:
         self.brokers = {b.node_id: b for b in image.brokers}
         self._by_pod = {b.pod: b for b in image.brokers}
 
+    def is_another_server(self, cluster_id: str | None, node_id: int) -> bool:
+        """True if a client that means this node of this cluster has reached another one. None: it does not say. Before
+        the first image, and while the image lacks this pod, nothing is held against it."""
+        me = self._by_pod.get(self.pod)
+        if cluster_id is None or self.image is None or me is None:
+            return False
+        return cluster_id != self.image.cluster_id or node_id != me.node_id
+
     def lacks_any_of(self, topics: dict[str, int]) -> bool:
         """True if one of these (name -> partitions) is gone or has fewer partitions now."""
         return not self._any_topic and any(self.topics.get(name, 0) < count for name, count in topics.items())

@@ -84,6 +84,7 @@ from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.tracing.opening import TracingError
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
 from muster_coordinator.tuning.descriptors import DescriptorShares, SpareDescriptors, descriptor_shares
+from muster_coordinator.wire.served import KAFKA_4_3, KAFKA_4_4
 
 if TYPE_CHECKING:
     from muster_coordinator.process.options import ProcessOptions
@@ -172,7 +173,9 @@ async def _start(
     site = _site(settings, clock, events)
     may_answer = site.may_answer if site is not None else None
     site_status = partial(_site_status, site)
-    listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access), descriptors, may_answer)
+    served = KAFKA_4_4 if settings.consumers.follows_4_4 else KAFKA_4_3
+    watched_files = WatchedFiles(ports, access)
+    listeners = KafkaListeners(settings.listener, clock, watched_files, descriptors, may_answer, served)
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(disk, options.data_dir)
     health = MirrorHealth()
@@ -214,9 +217,11 @@ async def _start(
     def handlers(listener: str, *, asked_by_pods: bool = False) -> Mapping[type, Handler]:
         barrier = mirror.barrier if mirror is not None else None
         shown, submit_early = access.shown(settings), manager.submit_early
-        return handler_table(view, manager.shards, submit_early, connections, listener, barrier, shown, asked_by_pods)
+        return handler_table(
+            view, manager.shards, submit_early, connections, listener, barrier, shown, asked_by_pods, served
+        )
 
-    pods = PodCallers(settings.listener, clock, handlers("", asked_by_pods=True))
+    pods = PodCallers(settings.listener, clock, handlers("", asked_by_pods=True), served)
     stack.callback(pods.stop)
     serve = partial(ports.serve, api, pod, metrics, stack, descriptors.inner)
     await _listen(options, stack, manager, network, pods.connection, serve)

@@ -19,7 +19,7 @@ from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.podapi.models import SiteStatus
 from muster_coordinator.shard.metrics import Histogram
 from muster_coordinator.states import ShardState
-from muster_coordinator.wire.transaction_apis import ALL_APIS
+from muster_coordinator.wire.served import KAFKA_4_3
 
 _EVENT_TEXTS = {
     "offset_commits": "Offsets committed (Kafka: offset-commit-count).",
@@ -54,7 +54,7 @@ _GAUGE_TEXTS: dict[str, tuple[str, list[str]]] = {
 }
 """Text and labels."""
 
-_API_NAMES = {api.key: api.name for api in ALL_APIS}
+_API_NAMES = {api.key: api.name for api in KAFKA_4_3.all}
 
 
 class PodCollector(Collector):

@@ -35,10 +35,15 @@ class _Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 # -- ApiVersions (18) -------------------------------------------------------------------------------------------------
 
+NO_NODE = -1
+"""The `node_id` of a client that does not know it."""
+
 
 class ApiVersionsRequest(_Message, frozen=True):
     client_software_name: str | None = None  # None before v3 (KIP-511)
     client_software_version: str | None = None
+    cluster_id: str | None = None  # v5+, KIP-1242: both of the server that the client looks for, or neither
+    node_id: int = NO_NODE
 
 
 class ApiVersionsResponse(_Message, frozen=True):

@@ -293,12 +293,30 @@ class TxnOffsetCommitRequest(_Message, frozen=True):
     member_id: str
     group_instance_id: str | None
     topics: tuple[tuple[str, tuple[tuple[int, int, int, str | None], ...]], ...]
-    api_version: int
+    api_version: int  # v6+: GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH instead of ILLEGAL_GENERATION
     asked_at: int = -1  # log end of the partition when its part in the transaction was asked for; -1: it was not
 
 
 class TxnOffsetCommitResponse(_Message, frozen=True):
     topics: CommitResults
+
+
+class TxnOffsetCommitByIdRequest(_Message, frozen=True):
+    """From v6 on. The listener makes a TxnOffsetCommitRequest of it, with names in place of the ids (16 bytes)."""
+
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    topics: tuple[tuple[bytes, tuple[tuple[int, int, int, str | None], ...]], ...]
+    api_version: int
+
+
+class TxnOffsetCommitByIdResponse(_Message, frozen=True):
+    topics: tuple[tuple[bytes, PartitionResults], ...]  # by id
 
 
 class WriteTxnMarkerRequest(_Message, frozen=True):

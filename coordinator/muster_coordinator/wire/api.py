@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
-    """Request header v1 or v2 (RequestHeader.json), already checked against `apis.APIS`."""
+    """Request header v1 or v2 (RequestHeader.json), already checked against the served versions."""
 
     api: Api
     api_version: int

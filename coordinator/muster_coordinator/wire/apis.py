@@ -1,4 +1,4 @@
-"""The APIs that are served: the one list that dispatch, ApiVersions, `docs/protocol.md` and the tests go by."""
+"""The APIs in the versions of Kafka 4.3: the one list that `served`, `docs/protocol.md` and the tests go by."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.requests.cluster import ApiVersionsRequest, ApiVersionsResponse
+from muster_coordinator.requests.cluster import NO_NODE, ApiVersionsRequest, ApiVersionsResponse
 from muster_coordinator.wire import (
     k00_produce,
     k01_fetch,
@@ -90,7 +90,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def api_versions_response(
     request: ApiVersionsRequest, apis: Iterable[Api] = APIS.values(), features: tuple[tuple[str, int], ...] = ()
 ) -> ApiVersionsResponse:
-    """The served versions, or INVALID_REQUEST for a client that names its software as KIP-511 does not allow it."""
+    """The served versions, or INVALID_REQUEST for a client that names its software as KIP-511 does not allow it, or
+    half of a server (KIP-1242)."""
+    if (request.cluster_id is None) is not (request.node_id == NO_NODE):
+        return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
     for text in (request.client_software_name, request.client_software_version):
         if text is not None and not _SOFTWARE.fullmatch(text):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)

@@ -15,7 +15,7 @@ from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.api import Api, RequestHeader
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.primitives import skip_tagged_fields, text
-from muster_coordinator.wire.transaction_apis import ALL_APIS
+from muster_coordinator.wire.served import KAFKA_4_3, Versions
 
 _LENGTH = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">iih")  # API key and version as one number, correlation id, length of the client id
@@ -25,12 +25,6 @@ _RESPONSE_HEADER_FLEXIBLE = struct.Struct(">iix")  # with an empty section of ta
 
 KEPT_BYTES = 4 << 10
 """A reader may keep so many bytes that were taken: others move less often."""
-
-_SERVED: dict[int, tuple[Api, int, bool]] = {
-    api.key << 16 | version: (api, version, api.flexible(version))
-    for api in ALL_APIS
-    for version in range(api.min_version, api.max_version + 1)
-}
 
 
 class FrameReader:
@@ -108,8 +102,8 @@ class FrameReader:
         self._data, self._position, self.held = b"", 0, 0
 
 
-def read_header(frame: bytes) -> RequestHeader:
-    """Header of a frame without its length prefix.
+def read_header(frame: bytes, versions: Versions = KAFKA_4_3.versions) -> RequestHeader:
+    """Header of a frame without its length prefix. `versions`: those that are served.
 
     Raises UnsupportedRequestError for a key or version that is not served, WireError for a header that is none.
     """
@@ -117,9 +111,9 @@ def read_header(frame: bytes) -> RequestHeader:
         key_and_version, correlation_id, client_id_length = _REQUEST_HEADER.unpack_from(frame)
     except struct.error:
         raise WireError(f"a frame of {len(frame)} bytes is too short for a request header") from None
-    served = _SERVED.get(key_and_version)
+    served = versions.get(key_and_version)
     if served is None:
-        raise _unsupported(frame, correlation_id)
+        raise _unsupported(frame, correlation_id, versions)
     api, version, flexible = served
     position = 10
     client_id = ""
@@ -159,12 +153,12 @@ def encode_request_frame(api: Api, version: int, correlation_id: int, client_id:
     return _LENGTH.pack(len(head) + len(body)) + head + body
 
 
-def _unsupported(frame: bytes, correlation_id: int) -> UnsupportedRequestError:
+def _unsupported(frame: bytes, correlation_id: int, versions: Versions) -> UnsupportedRequestError:
     """ApiVersions of an unknown version is told which ones there are, in the oldest form, and asks again (KIP-511)."""
     api_key, api_version = _KEY_AND_VERSION.unpack_from(frame)
     if api_key != k18_api_versions.KEY:
         return UnsupportedRequestError(api_key, api_version)
-    api = k18_api_versions.API
+    api, _, _ = versions[k18_api_versions.KEY << 16]
     response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, ((api.key, api.min_version, api.max_version),))
     return UnsupportedRequestError(
         api_key, api_version, encode_response_frame(api, 0, correlation_id, api.encode_response(0, response))

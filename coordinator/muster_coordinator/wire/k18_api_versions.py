@@ -1,9 +1,11 @@
-"""ApiVersions (18), versions 0 to 4, flexible from 3. Its response header is always v0.
+"""ApiVersions (18), versions 0 to 4 and with Kafka 4.4 to 5, flexible from 3. Its response header is always v0.
 
 - v1: throttle_time_ms in the response
 - v2: as v1; a throttled answer is sent at once (KIP-219)
 - v3: flexible; client_software_name and client_software_version (KIP-511); features in tagged fields (KIP-584)
 - v4: as v3; a supported feature may have minimum version 0 (KIP-1022)
+- v5: cluster_id and node_id, of the server that the client means to ask; another one answers REBOOTSTRAP_REQUIRED
+  (KIP-1242)
 
 The only feature is `transaction.version`, where there is a transaction coordinator: a client then takes transaction
 version 2 (KIP-890).
@@ -11,13 +13,16 @@ version 2 (KIP-890).
 
 from __future__ import annotations
 
-from muster_coordinator.requests.cluster import ApiVersionsRequest, ApiVersionsResponse
+from msgspec.structs import replace
+
+from muster_coordinator.requests.cluster import NO_NODE, ApiVersionsRequest, ApiVersionsResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
 KEY = 18
 _SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2  # tags
 _LEVEL_0_SINCE = 4
+_NAMES_SERVER_SINCE = 5
 
 FLEXIBLE_KEY_BYTES = 7
 """Size of one API in an answer of a flexible version: three numbers, and no tagged fields."""
@@ -28,7 +33,11 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Api
     if header.api_version <= 2:
         return ApiVersionsRequest()
     reader = Reader(frame, header.body_position, header.flexible)
-    request = ApiVersionsRequest(reader.string(), reader.string())
+    name, version = reader.string(), reader.string()
+    cluster_id, node_id = None, NO_NODE
+    if header.api_version >= _NAMES_SERVER_SINCE:
+        cluster_id, node_id = reader.nullable_string(), reader.int32()
+    request = ApiVersionsRequest(name, version, cluster_id, node_id)
     reader.tagged_fields()
     return request
 
@@ -80,3 +89,4 @@ def decode_response(reader: Reader) -> tuple[tuple[int, int, int], ...]:
 
 
 API = Api(KEY, "ApiVersions", 0, 4, 3, decode_request, encode_response)
+API_4_4 = replace(API, max_version=5)

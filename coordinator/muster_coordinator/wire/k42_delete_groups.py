@@ -1,17 +1,22 @@
-"""DeleteGroups (42), versions 0 to 2, flexible from 2 (KIP-229).
+"""DeleteGroups (42), versions 0 to 2 and with Kafka 4.4 to 3, flexible from 2 (KIP-229).
 
 - v1: as v0; a throttled answer is sent at once (KIP-219)
 - v2: flexible
+- v3: error_message of each group. Kafka has one for Streams groups only (KIP-1331), so it is null here
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from muster_coordinator.requests.cluster import DeleteGroupsRequest, DeleteGroupsResponse
 from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, SlicedWriter
+
+_MESSAGE_SINCE = 3
 
 
 @guarded
@@ -37,6 +42,8 @@ def _slices(version: int, response: DeleteGroupsResponse) -> Iterator[bytes]:
     for value in response.results:
         writer.string(value.group_id)
         writer.int16(value.error_code)
+        if version >= _MESSAGE_SINCE:
+            writer.nullable_string(None)
         writer.tagged_fields()
         if writer.is_full():
             yield writer.taken()
@@ -44,3 +51,4 @@ def _slices(version: int, response: DeleteGroupsResponse) -> Iterator[bytes]:
 
 
 API = Api(42, "DeleteGroups", 0, 2, 2, decode_request, encode_response, slices)
+API_4_4 = replace(API, max_version=3)

@@ -13,7 +13,6 @@ from muster_coordinator.wire import (
     k66_list_transactions,
 )
 from muster_coordinator.wire.api import Api
-from muster_coordinator.wire.apis import APIS
 
 MODULES = (
     k22_init_producer_id,
@@ -26,9 +25,6 @@ MODULES = (
 )
 
 TRANSACTION_APIS: dict[int, Api] = {module.API.key: module.API for module in MODULES}
-
-ALL_APIS: tuple[Api, ...] = tuple(api for _, api in sorted((APIS | TRANSACTION_APIS).items()))
-"""The APIs of a pod whose cluster has a transaction coordinator, by key."""
 
 TRANSACTION_FEATURES = (("transaction.version", 2),)
 """Feature and level that go with them: clients use transaction version 2 (KIP-890)."""

@@ -26,6 +26,7 @@ from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.security.acls import Acl, Authorizer, Operation, PatternType, Permission, ResourceType
 from muster_coordinator.security.identity import Identity
 from muster_coordinator.wire.apis import APIS
+from muster_coordinator.wire.served import KAFKA_4_4
 
 ME = "User:me"
 GROUP, TOPIC, CLUSTER, TXN = (
@@ -109,7 +110,7 @@ def test_every_served_request_has_a_guard_or_needs_no_right() -> None:
     table = guarded_table(handler_table(known, {}, refuse_early, NO_PODS), lambda: acls(), known.name_of)
     plain = handler_table(known, {}, refuse_early, NO_PODS)
     assert set(table) == set(plain)
-    for api in APIS.values():
+    for api in KAFKA_4_4.all:
         decoded = get_type_hints(api.decode_request)["return"]
         for request_type in get_args(decoded) or (decoded,):
             assert request_type in table, api.name
@@ -196,6 +197,24 @@ def test_transactional_commit_needs_the_transactional_id_then_group_then_topics(
     rights = [(TXN, "tx", WRITE), (GROUP, "g", READ), (TOPIC, "yes", READ)]
     asked = ask(request, *rights, coordinator=m.TxnOffsetCommitResponse((("yes", ((0, 0),)),)))
     assert asked.got[0].topics == (("no", ((0, 29),)), ("yes", ((0, 0),)))
+
+
+def test_transactional_commit_by_id_needs_what_one_by_name_needs() -> None:
+    topics = ((YES, ONE), (UNKNOWN, ONE), (NO, ONE))
+    request = m.TxnOffsetCommitByIdRequest("tx", "g", 1, 0, -1, "", None, topics, 6)
+    refused = (
+        (53, [(GROUP, "g", READ)]),
+        (30, [(TXN, "tx", WRITE)]),
+        (53, [(TXN, "tx", DESCRIBE), (GROUP, "g", READ)]),
+    )
+    for code, rights in refused:
+        (answer,) = ask(request, *rights).got
+        assert answer == m.TxnOffsetCommitByIdResponse(tuple((each, ((0, code),)) for each in (YES, UNKNOWN, NO)))
+    found = m.TxnOffsetCommitByIdResponse(((UNKNOWN, ((0, 100),)), (YES, ((0, 0),))))
+    all_rights = [(TXN, "tx", WRITE), (GROUP, "g", READ), (TOPIC, "yes", READ)]
+    asked = ask(request, *all_rights, coordinator=found)
+    assert asked.handed[0].topics == ((YES, ONE), (UNKNOWN, ONE))
+    assert asked.got[0] == m.TxnOffsetCommitByIdResponse(((UNKNOWN, ((0, 100),)), (NO, ((0, 29),)), (YES, ((0, 0),))))
 
 
 def test_offset_delete_needs_to_delete_the_group_and_read_the_topics() -> None:

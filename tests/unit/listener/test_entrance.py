@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.kafka import encode_request, schema
@@ -22,12 +23,14 @@ from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.state import ServerState
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.pod_connections import PodConnections
+from muster_coordinator.podapi.image import Broker, MetadataImage
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.security.identity import Identity
 from muster_coordinator.security.oauth import OAuthBearerServer, Token, TokenError
 from muster_coordinator.security.sasl import Work
 from muster_coordinator.security.users import parse_users
 from muster_coordinator.settings import ListenerSettings, SaslSettings
+from muster_coordinator.wire.served import KAFKA_4_4
 
 USERS = parse_users(users_file({"alice": "pencil"}).encode())
 HANDSHAKES = [
@@ -96,8 +99,8 @@ def no_token(text: str) -> Token:
     raise TokenError("none is taken")
 
 
-def entered(sasl: Sasl, state: ServerState) -> tuple[Entrance, Transport]:
-    handlers = handler_table(ClusterView(), {}, refuse_early, cast(PodConnections, None))
+def entered(sasl: Sasl, state: ServerState, view: ClusterView | None = None) -> tuple[Entrance, Transport]:
+    handlers = handler_table(view or ClusterView(), {}, refuse_early, cast(PodConnections, None))
 
     def welcome(identity: Identity, lifetime_ms: int | None) -> asyncio.Protocol:
         raise AssertionError(f"{identity} was let in")
@@ -105,6 +108,24 @@ def entered(sasl: Sasl, state: ServerState) -> tuple[Entrance, Transport]:
     entrance, transport = Entrance(state, sasl, handlers, welcome), Transport()
     entrance.connection_made(cast(asyncio.Transport, transport))
     return entrance, transport
+
+
+@pytest.mark.parametrize(("node_id", "code"), [(9, 0), (-1, 42)])
+async def test_client_says_before_its_login_which_server_it_looks_for_and_is_not_held_to_it(
+    node_id: int, code: int
+) -> None:
+    """As in SaslServerAuthenticator, which refuses half of a server only. Version 5 of Kafka 4.4."""
+    view = ClusterView("pod-0")
+    view.update(MetadataImage(1, 1, "c", (Broker(0, "a", 1, "pod-0"),), 50, ()))
+    clock = SystemClock()
+    sasl = Sasl(SaslSettings("PLAIN"), lambda: USERS, clock)
+    state = ServerState(ListenerSettings(), clock, served=KAFKA_4_4)
+    entrance, transport = entered(sasl, state, view)
+    of_another_cluster = b"\0\x12\0\5" + bytes(4) + b"\0\1x\0" + b"\2a\0021\2d" + struct.pack(">i", node_id) + b"\0"
+    entrance.data_received(bare(of_another_cluster))
+    assert struct.unpack_from(">iih", transport.written)[2] == code
+    entrance.connection_lost(None)
+    sasl.hashing.shutdown()
 
 
 async def _converse(data: bytes, chunk: int) -> None:

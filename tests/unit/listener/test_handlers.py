@@ -18,7 +18,7 @@ from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.ports import Answer
-from muster_coordinator.wire.transaction_apis import ALL_APIS
+from muster_coordinator.wire.served import KAFKA_4_3, KAFKA_4_4, ServedApis
 
 
 class Asked:
@@ -75,10 +75,47 @@ def ask(view: ClusterView, request: Any, version: int = 12) -> Any:
 @pytest.mark.interpreted
 def test_every_served_api_decodes_to_a_request_that_has_a_handler() -> None:
     handlers = handler_table(ClusterView(), {}, refuse_early, NO_PODS)
-    for api in ALL_APIS:
+    for api in KAFKA_4_4.all:
         decoded = get_type_hints(api.decode_request)["return"]
         for request_type in get_args(decoded) or (decoded,):
             assert request_type in handlers, api.name
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        ("c", 1, ErrorCode.NONE),
+        ("c", 0, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("d", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("c", -1, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_client_that_looks_for_another_server_is_told_so(cluster_id: str | None, node_id: int, code: ErrorCode) -> None:
+    """KIP-1242: Kafka takes both, or neither. Nothing is held against a client while the pod does not know its own."""
+    request = w.ApiVersionsRequest("java", "4.4.0", cluster_id, node_id)
+    view = ClusterView("pod-1")
+    assert ask(view, request, 5).error_code == (code if code == ErrorCode.INVALID_REQUEST else ErrorCode.NONE)
+    view.update(image())
+    response = ask(view, request, 5)
+    assert response.error_code == code
+    assert bool(response.api_keys) is (code == ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("served", [KAFKA_4_3, KAFKA_4_4])
+@pytest.mark.parametrize("transactions", [0, 2])
+def test_versions_that_are_announced_are_those_that_are_read(served: ServedApis, transactions: int) -> None:
+    view = ClusterView()
+    view.update(msgspec.structs.replace(image(), transaction_partitions=transactions))
+    asked = Asked(3)
+    handlers = handler_table(view, {}, refuse_early, NO_PODS, served=served)
+    handlers[w.ApiVersionsRequest](w.ApiVersionsRequest(), asked)  # type: ignore[arg-type]
+    announced = asked.got[0].api_keys
+    expected = served.all if transactions else served.without_transactions
+    assert announced == tuple((api.key, api.min_version, api.max_version) for api in expected)
+    for key, low, high in announced:
+        assert [key << 16 | version in served.versions for version in (low, high, high + 1)] == [True, True, False]
 
 
 def test_coordinator_is_not_available_before_the_first_image_and_without_a_leader() -> None:

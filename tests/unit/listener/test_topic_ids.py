@@ -32,7 +32,7 @@ class Client:
         self.routed: list[Any] = []
         self.got: list[Any] = []
         self.coordinator: Any = None
-        self.handlers = TopicIdHandlers(self.view, self._route)
+        self.handlers = TopicIdHandlers(self.view, self._route, self._route)
 
     def _route(self, request: Any, answer: Answer) -> None:
         self.routed.append(request)
@@ -50,6 +50,13 @@ class Client:
     def commit(self, *topics: tuple[bytes, m.CommittedPartitions]) -> Any:
         self.handlers.offset_commit(m.OffsetCommitByIdRequest("g", 3, "m", "i", topics, 10), self)
         (response,) = self.got
+        return response.topics
+
+    def commit_in_transaction(self, *topics: tuple[bytes, tuple[tuple[int, int, int, str | None], ...]]) -> Any:
+        request = m.TxnOffsetCommitByIdRequest("tx", "g", 7, 1, 3, "m", "i", topics, 6)
+        self.handlers.txn_offset_commit(request, self)
+        (response,) = self.got
+        assert isinstance(response, m.TxnOffsetCommitByIdResponse)
         return response.topics
 
     def fetch(self, *wanted: tuple[tuple[bytes, tuple[int, ...]], ...] | None) -> Any:
@@ -125,7 +132,7 @@ def test_answer_names_what_was_asked_for_though_the_topic_is_gone_by_then(client
         client.view.update(MetadataImage(1, 2, "c", (), 50, ()))
         answer.answer(m.OffsetFetchResponse("g0", 0, (("orders", FOUND),)))
 
-    client.handlers = TopicIdHandlers(client.view, route)
+    client.handlers = TopicIdHandlers(client.view, route, client._route)
     (group,) = client.fetch(((ORDERS, (0,)),))
     assert group.topics == ((ORDERS, FOUND),)
 
@@ -134,3 +141,22 @@ def test_refused_group_has_its_error(client: Client) -> None:
     client.coordinator = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     (group,) = client.fetch(((ORDERS, (0,)),))
     assert group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_commit_of_a_transaction_goes_on_with_names_and_comes_back_with_ids(client: Client) -> None:
+    client.coordinator = m.TxnOffsetCommitResponse((("orders", ((0, 113), (1, 0))),))
+    answer = client.commit_in_transaction((ORDERS, ((0, 5, -1, "m"), (1, 6, -1, None))), (UNKNOWN, AT_ZERO))
+    assert answer == ((UNKNOWN, ((0, 100),)), (ORDERS, ((0, 113), (1, 0))))
+    topics = (("orders", ((0, 5, -1, "m"), (1, 6, -1, None))),)
+    assert client.routed == [m.TxnOffsetCommitRequest("tx", "g", 7, 1, 3, "m", "i", topics, 6)]
+
+
+def test_commit_of_a_transaction_is_refused_by_ids(client: Client) -> None:
+    client.coordinator = ErrorCode.NOT_COORDINATOR
+    answer = client.commit_in_transaction((ORDERS, AT_ZERO), (UNKNOWN, AT_ZERO))
+    assert answer == ((UNKNOWN, ((0, 100),)), (ORDERS, ((0, 16),)))
+
+
+def test_commit_of_a_transaction_with_unknown_ids_only_asks_no_coordinator(client: Client) -> None:
+    assert client.commit_in_transaction((NO_TOPIC_ID, AT_ZERO)) == ((NO_TOPIC_ID, ((0, 100),)),)
+    assert client.routed == []

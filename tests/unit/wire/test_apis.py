@@ -12,6 +12,7 @@ from tests.unit.wire import kio_oracle
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.apis import APIS, MODULES
 from muster_coordinator.wire.document import document
+from muster_coordinator.wire.served import KAFKA_4_3, KAFKA_4_4, NEW_IN_4_4
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,6 +59,17 @@ def test_served_apis_are_those_promised() -> None:
     assert list(APIS) == sorted(APIS)
 
 
+def test_kafka_4_4_has_one_version_more_of_three_apis() -> None:
+    assert KAFKA_4_3.without_transactions == tuple(APIS.values())
+    before = {api.key: api for api in KAFKA_4_3.all}
+    after = {api.key: api for api in KAFKA_4_4.all}
+    assert list(before) == list(after)
+    changed = {key: (api.name, api.max_version) for key, api in after.items() if api != before[key]}
+    assert changed == {18: ("ApiVersions", 5), 28: ("TxnOffsetCommit", 6), 42: ("DeleteGroups", 3)}
+    new = {(key >> 16, key & 0xFFFF) for key in KAFKA_4_4.versions if key not in KAFKA_4_3.versions}
+    assert new == {(18, 5), (28, 6), (42, 3)}
+
+
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_every_version_is_one_of_kafkas(api: Api) -> None:
     assert set(range(api.min_version, api.max_version + 1)) <= set(kio_oracle.versions(api.name))
@@ -80,7 +92,9 @@ def test_module_header_tells_the_table(module: ModuleType) -> None:
         flexible[0], flexible[1] and int(flexible[1])
     )
     lines = [int(version) for version in re.findall(r"^- v(\d+):", header, re.MULTILINE)]
-    wanted = list(range(api.min_version + 1, api.max_version + 1))
+    highest = next((new.max_version for new in NEW_IN_4_4 if new.key == api.key), api.max_version)
+    assert (f" and with Kafka 4.4 to {highest}, " in first_line) is (highest > api.max_version)
+    wanted = list(range(api.min_version + 1, highest + 1))
     assert [version for version in lines if version > api.min_version] == wanted
 
 

@@ -18,8 +18,9 @@ from muster_coordinator.requests import transactions as t
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.apis import APIS
 from muster_coordinator.wire.k18_api_versions import API as API_VERSIONS
+from muster_coordinator.wire.served import KAFKA_4_3
 from muster_coordinator.wire.throttling import with_throttle_time
-from muster_coordinator.wire.transaction_apis import ALL_APIS, TRANSACTION_FEATURES
+from muster_coordinator.wire.transaction_apis import TRANSACTION_FEATURES
 
 DESCRIBE_TRANSACTIONS = 65
 EXAMPLES: dict[int, Any] = {
@@ -37,7 +38,7 @@ def read(api: Api, version: int, body: bytes) -> Any:
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(data=st.data())
-@pytest.mark.parametrize("api", ALL_APIS, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", KAFKA_4_3.all, ids=lambda api: api.name)
 def test_time_is_where_the_schema_has_it_in_every_version(api: Api, data: st.DataObject) -> None:
     for version in range(api.min_version, api.max_version + 1):
         body = api.encode_response(version, data.draw(EXAMPLES[api.key](version)))

@@ -12,6 +12,7 @@ from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.requests.groups import OffsetCommitRequest, TxnOffsetCommitRequest
 
 _MEMBER_EPOCHS_SINCE = 9  # OffsetCommit, KIP-848
+_STALE_EPOCH_SINCE = 6  # TxnOffsetCommit, KIP-1319: STALE_MEMBER_EPOCH instead of ILLEGAL_GENERATION
 
 
 def commit_error(
@@ -44,7 +45,8 @@ def commit_error(
         _had_since(current, topic_id, partition, member_epoch) for topic_id, partition in partitions
     ):
         return ErrorCode.NONE
-    return ErrorCode.ILLEGAL_GENERATION if uses_classic or is_transactional else ErrorCode.STALE_MEMBER_EPOCH
+    knows_stale = not is_transactional or api_version >= _STALE_EPOCH_SINCE
+    return ErrorCode.STALE_MEMBER_EPOCH if knows_stale and not uses_classic else ErrorCode.ILLEGAL_GENERATION
 
 
 def member_commit_error(

@@ -35,7 +35,9 @@ from muster_coordinator.state_machine import CancelTimer, Records, Result, SetTi
 
 Timers = tuple[SetTimer | CancelTimer, ...]
 
-_UNKNOWN_GROUP_SINCE = 9  # OffsetCommit, KIP-848: GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION
+# The versions that know GROUP_ID_NOT_FOUND, and get it instead of ILLEGAL_GENERATION:
+_UNKNOWN_GROUP_SINCE = 9  # OffsetCommit, KIP-848
+_UNKNOWN_GROUP_IN_TRANSACTION_SINCE = 6  # TxnOffsetCommit, KIP-1319
 _UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _METADATA_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 _EMPTY = GroupState.EMPTY
@@ -56,7 +58,7 @@ def offset_commit(state: GroupTables, request: OffsetCommitRequest, _token: Toke
     if consumers is not None:
         code = member_commit_error(state.consumers, consumers, request)
     elif group is None:
-        code = _unknown_group_error(request.generation_id, request.api_version)
+        code = _unknown_group_error(request.generation_id, request.api_version >= _UNKNOWN_GROUP_SINCE)
     elif isinstance(group, bytes) or (request.generation_id < 0 and group.state is _EMPTY):
         pass  # a simple consumer or an administrator
     else:
@@ -96,7 +98,8 @@ def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _toke
     elif consumers is not None:
         code = member_commit_error(state.consumers, consumers, request)
     elif group is None:
-        code = _unknown_group_error(request.generation_id, 0)
+        knows_code = request.api_version >= _UNKNOWN_GROUP_IN_TRANSACTION_SINCE
+        code = _unknown_group_error(request.generation_id, knows_code)
     elif isinstance(group, bytes) or (request.generation_id < 0 and group.state is _EMPTY):
         code = 0
     else:
@@ -261,11 +264,11 @@ def _too_large(topics: CommitResults) -> CommitResults:
     )
 
 
-def _unknown_group_error(generation_id: int, api_version: int) -> int:
-    """Without a generation the commit creates a simple group."""
+def _unknown_group_error(generation_id: int, knows_code: bool) -> int:
+    """Without a generation the commit creates a simple group. `knows_code`: the client knows GROUP_ID_NOT_FOUND."""
     if generation_id < 0:
         return 0
-    if api_version >= _UNKNOWN_GROUP_SINCE:
+    if knows_code:
         return int(ErrorCode.GROUP_ID_NOT_FOUND)
     return int(ErrorCode.ILLEGAL_GENERATION)
 

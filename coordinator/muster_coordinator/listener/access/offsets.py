@@ -114,6 +114,21 @@ class OffsetsById:
         may = self._may(Operation.READ, rights)
         _only_allowed_topics(request, exchange, handler, m.OffsetCommitByIdResponse, may)
 
+    def commit_in_transaction(
+        self, request: m.TxnOffsetCommitByIdRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+    ) -> None:
+        code = ErrorCode.NONE
+        if not rights.transactional_id(Operation.WRITE, request.transactional_id):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif not rights.group(Operation.READ, request.group_id):
+            code = _GROUP
+        if code:
+            refused = tuple([(topic_id, _codes(parts, int(code))) for topic_id, parts in request.topics])
+            exchange.answer(m.TxnOffsetCommitByIdResponse(refused))
+            return
+        may = self._may(Operation.READ, rights)
+        _only_allowed_topics(request, exchange, handler, m.TxnOffsetCommitByIdResponse, may)
+
     def fetch(
         self, request: w.OffsetFetchByIdRequests, exchange: ClientAnswer, rights: Rights, handler: Handler
     ) -> None:

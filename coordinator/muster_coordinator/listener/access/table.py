@@ -73,6 +73,7 @@ def _guards(name_of: NameOf) -> dict[type, Guard]:
         m.OffsetCommitByIdRequest: by_id.commit,
         m.OffsetDeleteRequest: offsets.offset_delete,
         m.TxnOffsetCommitRequest: offsets.txn_offset_commit,
+        m.TxnOffsetCommitByIdRequest: by_id.commit_in_transaction,
         w.DescribeGroupsRequest: groups.describe_groups,
         w.DeleteGroupsRequest: groups.delete_groups,
         m.ListGroupsRequest: groups.list_groups,

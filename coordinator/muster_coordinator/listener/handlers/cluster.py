@@ -14,7 +14,8 @@ from muster_coordinator.pod.cluster_view import ClusterView, is_legal_topic_name
 from muster_coordinator.podapi.image import Broker
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.wire.apis import api_versions_response
-from muster_coordinator.wire.transaction_apis import ALL_APIS, TRANSACTION_FEATURES
+from muster_coordinator.wire.served import KAFKA_4_3, ServedApis
+from muster_coordinator.wire.transaction_apis import TRANSACTION_FEATURES
 
 _BROKER_ENDPOINTS, _CONTROLLER_ENDPOINTS = 1, 2
 _ID_WITHOUT_NAME = (10, 11)  # versions of Metadata that have topic ids but cannot ask by them (KAFKA-12701)
@@ -32,15 +33,20 @@ class ClusterHandlers:
     without one does not exist for it.
     """
 
-    def __init__(self, view: ClusterView, listener: str = "") -> None:
+    def __init__(self, view: ClusterView, listener: str = "", served: ServedApis = KAFKA_4_3) -> None:
+        """`served`: the APIs that the listener reads."""
         self._view = view
         self._listener = listener
+        self._served = served
 
     def api_versions(self, request: w.ApiVersionsRequest, exchange: ClientAnswer) -> None:
         if self._view.has_transactions:
-            exchange.answer(api_versions_response(request, ALL_APIS, TRANSACTION_FEATURES))
+            response = api_versions_response(request, self._served.all, TRANSACTION_FEATURES)
         else:
-            exchange.answer(api_versions_response(request))
+            response = api_versions_response(request, self._served.without_transactions)
+        if not response.error_code and self._view.is_another_server(request.cluster_id, request.node_id):
+            response = w.ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED)
+        exchange.answer(response)
 
     def sasl_handshake(self, request: w.SaslHandshakeRequest, exchange: ClientAnswer) -> None:
         """Nobody asks who the client is, or it has said so already (KafkaApis)."""

@@ -24,6 +24,7 @@ from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import security as s
 from muster_coordinator.requests import transactions as t
 from muster_coordinator.shard.shard import Shard
+from muster_coordinator.wire.served import KAFKA_4_3, ServedApis
 
 NO_SECURITY = SecurityHandlers()
 """The handlers of a pod without files of ACLs and users."""
@@ -38,15 +39,16 @@ def handler_table(
     barrier: Barrier | None = None,
     security: SecurityHandlers = NO_SECURITY,
     asked_by_pods: bool = False,
+    served: ServedApis = KAFKA_4_3,
 ) -> dict[type, Handler]:
     """Request type -> handler, for a listener or for what other pods ask. Every served API decodes to a type in here,
     which a test checks."""
-    cluster = ClusterHandlers(view, listener)
+    cluster = ClusterHandlers(view, listener, served)
     topics = TopicHandlers(view)
     groups = GroupHandlers(view, shards, submit_early)
     transactions = TransactionHandlers(view, shards, submit_early)
     txn_offsets = TxnOffsetHandlers(view, shards, groups, transactions, connections, barrier)
-    by_id = TopicIdHandlers(view, groups.route)
+    by_id = TopicIdHandlers(view, groups.route, txn_offsets.txn_offset_commit)
     configs = ConfigHandlers(view, shards, groups.route, None if asked_by_pods else connections)
     return {
         w.ApiVersionsRequest: cluster.api_versions,
@@ -85,6 +87,7 @@ def handler_table(
         m.OffsetCommitByIdRequest: by_id.offset_commit,
         m.OffsetDeleteRequest: groups.route,
         m.TxnOffsetCommitRequest: txn_offsets.txn_offset_commit,
+        m.TxnOffsetCommitByIdRequest: by_id.txn_offset_commit,
         t.InitProducerIdRequest: transactions.init_producer_id,
         t.AddPartitionsToTxnRequest: transactions.add_partitions,
         t.AddOffsetsToTxnRequest: transactions.route,

@@ -1,4 +1,5 @@
-"""OffsetCommit and OffsetFetch from version 10 on, which name topics by their ids (KIP-848).
+"""OffsetCommit and OffsetFetch from version 10 on, TxnOffsetCommit from version 6 on: they name topics by their ids
+(KIP-848, KIP-1319).
 
 As in Kafka (KafkaApis) the ids become names before a group's coordinator sees the request, and names ids in its
 answer. An id is known where Metadata gives it out: that of a declared topic (ADR 27).
@@ -6,7 +7,7 @@ answer. An id is known where Metadata gives it out: that of a declared topic (AD
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
@@ -25,11 +26,17 @@ _Offsets = tuple[tuple[bytes, tuple[tuple[int, int, int, str, int], ...]], ...]
 
 
 class TopicIdHandlers:
-    """`route` hands a request with names to the shard of its group."""
+    """`route` hands a request with names to the shard of its group, `commit_in_transaction` one of a transaction."""
 
-    def __init__(self, view: ClusterView, route: Callable[[Any, Answer], None]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        route: Callable[[Any, Answer], None],
+        commit_in_transaction: Callable[[m.TxnOffsetCommitRequest, Answer], None],
+    ) -> None:
         self._view = view
         self._route = route
+        self._commit_in_transaction = commit_in_transaction
 
     def offset_commit(self, request: m.OffsetCommitByIdRequest, exchange: Answer) -> None:
         names = self._names([topic_id for topic_id, _ in request.topics])
@@ -42,14 +49,30 @@ class TopicIdHandlers:
             tuple([(names[each], parts) for each, parts in request.topics if each in names]),
             request.api_version,
         )
-        unknown = tuple(
-            [(each, tuple([(p[0], _UNKNOWN) for p in parts])) for each, parts in request.topics if each not in names]
-        )
-        answer = _CommitById(named, names, unknown, [topic_id for topic_id, _ in request.topics], exchange)
+        answer = _CommitById(named, names, request.topics, m.OffsetCommitByIdResponse, exchange)
         if named.topics:
             self._route(named, answer)
         else:
             answer.answer(m.OffsetCommitResponse(()))  # as in Kafka, whether or not the group is here
+
+    def txn_offset_commit(self, request: m.TxnOffsetCommitByIdRequest, exchange: Answer) -> None:
+        names = self._names([topic_id for topic_id, _ in request.topics])
+        named = m.TxnOffsetCommitRequest(
+            request.transactional_id,
+            request.group_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            tuple([(names[each], parts) for each, parts in request.topics if each in names]),
+            request.api_version,
+        )
+        answer = _CommitById(named, names, request.topics, m.TxnOffsetCommitByIdResponse, exchange)
+        if named.topics:
+            self._commit_in_transaction(named, answer)
+        else:
+            answer.answer(m.TxnOffsetCommitResponse(()))
 
     def offset_fetch(self, request: w.OffsetFetchByIdRequests, exchange: Answer) -> None:
         ask_distinct(
@@ -80,29 +103,33 @@ class TopicIdHandlers:
 
 
 class _CommitById:
-    """Implements `shard.ports.Answer` for a commit whose client has named its topics by id, in this `order`."""
+    """Implements `shard.ports.Answer` for a commit whose client has named its topics by id. `asked`: those of its
+    request; `respond` makes the answer of the topics."""
 
-    __slots__ = ("_exchange", "_ids", "_places", "_request", "_unknown")
+    __slots__ = ("_exchange", "_ids", "_places", "_request", "_respond", "_unknown")
 
     def __init__(
         self,
-        request: m.OffsetCommitRequest,
+        request: m.OffsetCommitRequest | m.TxnOffsetCommitRequest,
         names: dict[bytes, str],
-        unknown: _Commits,
-        order: list[bytes],
+        asked: Sequence[tuple[bytes, m.CommittedPartitions]],
+        respond: Callable[[_Commits], object],
         exchange: Answer,
     ) -> None:
         self._request = request
         self._ids = {name: topic_id for topic_id, name in names.items()}
-        self._unknown = unknown
-        self._places = {topic_id: place for place, topic_id in reversed(tuple(enumerate(order)))}
+        self._unknown = tuple(
+            [(each, tuple([(p[0], _UNKNOWN) for p in parts])) for each, parts in asked if each not in names]
+        )
+        self._places = {topic_id: place for place, (topic_id, _) in reversed(tuple(enumerate(asked)))}
+        self._respond = respond
         self._exchange = exchange
 
-    def answer(self, response: m.OffsetCommitResponse) -> None:
+    def answer(self, response: m.OffsetCommitResponse | m.TxnOffsetCommitResponse) -> None:
         topics = tuple([(self._ids[name], codes) for name, codes in response.topics])
         if self._unknown:
             topics = tuple(sorted(self._unknown + topics, key=self._place))
-        self._exchange.answer(m.OffsetCommitByIdResponse(topics))
+        self._exchange.answer(self._respond(topics))
 
     def _place(self, topic: tuple[bytes, m.PartitionResults]) -> tuple[bool, int]:
         """Topics that do not exist, or of which a partition does not, come first: Kafka answers them before it asks

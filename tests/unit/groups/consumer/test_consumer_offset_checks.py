@@ -64,7 +64,9 @@ def test_member_must_say_its_epoch_in_a_version_that_has_one(h: ConsumerHarness)
 
 def test_transaction_needs_no_member_but_refuses_a_wrong_epoch(h: ConsumerHarness) -> None:
     assert commit_error(h.group, "", None, -1, [(T, 0)], 3, is_transactional=True) == ErrorCode.NONE
-    assert commit_error(h.group, "a", None, 9, [(T, 0)], 3, is_transactional=True) == ErrorCode.ILLEGAL_GENERATION
+    for version, error in ((5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)):
+        assert commit_error(h.group, "a", None, 9, [(T, 0)], version, is_transactional=True) == error
+        assert commit_error(h.group, "b", None, 2, [(T, 1)], version, is_transactional=True) == error
     assert commit_error(h.group, "x", None, 3, [(T, 0)], 3, is_transactional=True) == ErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -237,3 +237,12 @@ def test_first_record_of_a_producer_that_is_still_pending_counts(h: Harness) -> 
     h.txn_commit(2)
     h.txn_commit(2)
     assert [each.start_offset for each in producers(h)] == [len(h.log) - 1]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "code"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_commit_with_generation_to_unknown_group(h: Harness, api_version: int, code: ErrorCode) -> None:
+    """Version 6 is of Kafka 4.4, KIP-1319."""
+    assert h.txn_commit(7, generation_id=3, member_id="m", api_version=api_version) == code
+    assert h.txn_commit(7, api_version=api_version) == ErrorCode.NONE, "an unknown group is made by a simple commit"
