@@ -220,7 +220,7 @@ class Entrance(asyncio.Protocol):
         return _frame(header, refusal(request, code)) if has_refusal(request) else None
 
     def _versions(self, header: RequestHeader, request: w.ApiVersionsRequest) -> None:
-        """Which server the client looks for counts after its login only, as in Kafka (SaslServerAuthenticator)."""
+        """The client is held to the server that it means after its login only (SaslServerAuthenticator)."""
         if request.cluster_id is not None and request.node_id != w.NO_NODE:
             request = replace(request, cluster_id=None, node_id=w.NO_NODE)
         answered = _Answered(header)

@@ -302,7 +302,7 @@ class TxnOffsetCommitResponse(_Message, frozen=True):
 
 
 class TxnOffsetCommitByIdRequest(_Message, frozen=True):
-    """From v6 on. The listener makes a TxnOffsetCommitRequest of it, with names in place of the ids (16 bytes)."""
+    """The request from v6 on. The listener makes a TxnOffsetCommitRequest of it, with names in place of topic ids."""
 
     transactional_id: str
     group_id: str
