@@ -280,6 +280,12 @@ def _named_by_log(partition: PartitionView, seen: OffsetsPartitionStatus) -> Dec
 
 
 def _no_candidate(partition: PartitionView, seen: OffsetsPartitionStatus) -> Decision:
+    """A load that failed stays the reason while a rollout empties the pod: the rollout goes on for that reason."""
+    views = [(each.pod, each.view) for each in partition.members if each.counts]
+    failed = [(pod, view) for pod, view in views if pod and view and view.state is ShardState.FAILED]
+    if failed and len(failed) == len(views) and not any(pod.fenced for pod, _ in failed):
+        pod, view = failed[0]
+        return _failed(seen, pod.name, view)
     text = "no replica that can be counted may lead now: "
     text += "; ".join(_why_not(partition, each) for each in partition.members)
     return leaderless(seen, Reason.POD_DOWN, text)
@@ -295,11 +301,15 @@ def _why_not(partition: PartitionView, member: Member) -> str:
     return f"pod {member.replica.pod} {'is about to end' if leaving else 'has an empty log'}"
 
 
+def _failed(seen: OffsetsPartitionStatus, pod: str, view: ReplicaStatus) -> Decision:
+    return leaderless(seen, _FAILURES.get(view.reason, Reason.LOAD_FAILED), f"pod {pod}: {view.message}")
+
+
 def _held_back(partition: PartitionView, attempt: Attempt) -> Decision:
     seen = replace(partition.status, epoch=partition.highest_epoch())
     view = next((each.view for each in partition.members if each.replica.pod == attempt.pod), None)
     if view is not None and view.state is ShardState.FAILED:
-        return leaderless(seen, _FAILURES.get(view.reason, Reason.LOAD_FAILED), f"pod {attempt.pod}: {view.message}")
+        return _failed(seen, attempt.pod, view)
     text = attempt.message or f"pod {attempt.pod} does not lead yet"
     return leaderless(seen, attempt.reason or Reason.ELECTING, text)
 

@@ -722,6 +722,39 @@ def test_rollout_brings_the_image_that_can_load_what_the_one_before_cannot(
     assert [each.pod for each in actions if isinstance(each, RestartPod)] == restarted
 
 
+@pytest.mark.parametrize(
+    ("reason", "fenced", "shown", "restarted"),
+    [
+        (Reason.LOAD_FAILED, False, Reason.LOAD_FAILED, ["c-2"]),
+        (Reason.LOAD_FAILED, True, Reason.POD_DOWN, []),
+        (Reason.CANNOT_WRITE, False, Reason.CANNOT_WRITE, []),
+    ],
+)
+def test_rollout_restarts_the_pod_with_the_only_log_that_it_could_not_load(
+    reason: Reason, fenced: bool, shown: Reason, restarted: list[str]
+) -> None:
+    """The pod is emptied, so nothing may be elected on it any more: that must not become the reason, or the rollout
+    would wait for a leader again, and the election that it then gets would fail like the last one.
+    """
+    model = Model(partitions=3, replication_factor=1)
+    Operator(model).settle()
+    (name,) = (name for name, each in model.objects.items() if each.status.leader == "c-2")
+    index = model.objects[name].spec.index
+    model.put(name, replace(model.objects[name].status, state=PartitionState.LEADERLESS, reason=reason, following=0))
+    cannot = {"state": ShardState.FAILED, "reason": str(reason), "leader_epoch": -1, "message": "at offset 7"}
+    attempt = Attempt(in_flight=False, held_back=True, pod="c-2", reason=reason, refused=frozenset())
+    for _ in range(3):
+        observed = seen(model, c_2={"outdated": True, "fenced": fenced})
+        *others, pod = observed.pods
+        pod = with_fields(pod, replicas={index: replace(pod.replicas[index], **cannot)})
+        actions = plan(with_fields(observed, pods=(*others, pod), attempts={name: attempt}), 1.0)
+        assert [each.pod for each in actions if isinstance(each, RestartPod)] == restarted
+        for each in actions:
+            if isinstance(each, WritePartitionStatus):
+                model.put(each.seen.metadata.name, each.status)
+        assert model.objects[name].status.reason == shown
+
+
 def test_outdated_pod_that_is_down_is_restarted_at_once(model: Model) -> None:
     actions = plan(seen(model, c_1={"outdated": True, "connection": Connection.DOWN}), 1.0)
     assert [each.pod for each in actions if isinstance(each, RestartPod)] == ["c-1"]
