@@ -393,10 +393,12 @@ REQUESTS = (
         5,
         "critical",
         "Decided transactions at pod " + POD + " have waited five minutes for their markers.",
-        "The pod that leads a group's partition cannot be reached from the transaction coordinator.",
+        "A group's partition has no leader, or its pod cannot be reached from the transaction coordinator.",
         "Fetches of stable offsets wait, so consumers of exactly-once applications do not start.",
         (PARTITIONS, POD_LOG),
-        "Look for `pod_gave_no_answer` in the log: the network and certificates between the two pods.",
+        "Partitions without a leader come first: [MusterPartitionsLeaderless](#musterpartitionsleaderless). If all are "
+        "led, `peer_lost`, `pod_gave_no_answer` and `marker_refused` in the log name the pod and the reason: look at "
+        "the network and certificates between the two pods.",
         "`muster_transaction_markers_missing` is 0.",
     ),
 )
@@ -509,18 +511,11 @@ TRIED_BEFORE_KAFKA = (
 """Likewise tests/kubernetes/test_alerts_before_kafka.py."""
 
 TRIED_ON_LOGS = (
-    *("MusterReplicasDoubled", "MusterReplicaDamaged", "MusterArchiveBehind"),
+    *("MusterPartitionFailed", "MusterReplicasDoubled", "MusterReplicaDamaged", "MusterArchiveBehind"),
+    *("MusterOperationErrors", "MusterLoadsFail", "MusterTransactionsHang"),
     *("MusterBackupTooOld", "MusterBackupFailed", "MusterBackupVerifyFailed"),
 )
 """Likewise tests/kubernetes/test_alerts_on_logs.py."""
 
 TRIED_ON_SITES = ("MusterSiteFenced", "MusterFollowerBehind")
 """Likewise tests/integration/test_alerts_of_sites.py, on pods without Kubernetes."""
-
-NOT_TRIED: dict[str, str] = {
-    "MusterPartitionFailed": "another replica leads before a minute is over",
-    "MusterOperationErrors": "it takes a defect",
-    "MusterLoadsFail": "it takes a log that another version has written",
-    "MusterTransactionsHang": "it takes a transaction that loses its group's partition at one moment",
-}
-"""The reason why no test makes those of others, which promtool evaluates on series."""

@@ -23,7 +23,8 @@ KIND_NAME = "muster-test"
 MUSTER_IMAGE = "docker.io/library/muster:local"
 PIPELINE_IMAGE = "docker.io/library/muster-pipeline:local"
 KAFKA_IMAGE = "docker.io/library/muster-kafka:local"
-IMAGES = {"": MUSTER_IMAGE, "pipeline": PIPELINE_IMAGE, "kafka": KAFKA_IMAGE}
+LATER_IMAGE = "docker.io/library/muster-later:local"
+IMAGES = {"": MUSTER_IMAGE, "pipeline": PIPELINE_IMAGE, "kafka": KAFKA_IMAGE, "later": LATER_IMAGE}
 """The images, by the name that hack/image knows."""
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/sbin:/sbin"
 
@@ -78,15 +79,15 @@ def client_tools() -> dict[str, str]:
 
 
 @contextmanager
-def running_cluster(pipeline: bool = False, kafka: bool = False) -> Iterator[dict[str, str]]:
-    """A cluster with the image muster:local on its node, and those of the pipeline and of a Kafka broker on demand: the
-    environment for tests.
+def running_cluster(pipeline: bool = False, kafka: bool = False, later: bool = False) -> Iterator[dict[str, str]]:
+    """A cluster with the image muster:local on its node, and on demand those of the pipeline, of a Kafka broker and
+    of a later Muster: the environment for tests.
 
     MUSTER_TEST_KUBECONFIG says where it is (tests never touch the cluster of KUBECONFIG), and PATH has a kubectl. A
     cluster that was up before stays up; one that we started is stopped. Raises ClusterError.
     """
     provider = kind_cluster if has_kind() else localkube_cluster
-    more = [name for name, wanted in (("pipeline", pipeline), ("kafka", kafka)) if wanted]
+    more = [name for name, wanted in (("pipeline", pipeline), ("kafka", kafka), ("later", later)) if wanted]
     with provider(["", *more]) as environment:
         yield environment | {f"MUSTER_TEST_{name.upper()}_IMAGE": IMAGES[name] for name in more}
 

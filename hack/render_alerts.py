@@ -11,17 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from alerts import (
-    ALERTS,
-    CERTIFICATE_DAYS,
-    GROUPS,
-    NOT_TRIED,
-    TRIED,
-    TRIED_BEFORE_KAFKA,
-    TRIED_ON_LOGS,
-    TRIED_ON_SITES,
-    Alert,
-)
+from alerts import ALERTS, CERTIFICATE_DAYS, GROUPS, Alert
 
 ROOT = Path(__file__).parent.parent
 RULES = ROOT / "config" / "monitoring" / "alerts.yaml"
@@ -44,15 +34,9 @@ What each alert means and what to do about it. Rendered from `hack/alerts.py`, l
 """
 
 TESTED = """
-`make test-alerts` makes faults on a real Kubernetes, before a real Kafka. A real Prometheus evaluates the rules, and
-the commands of this page are run as they are written. Those of [sites](#mustersitefenced) are made on pods without
-Kubernetes. Faults are made for:
-
-{made}
-promtool evaluates the others, on series. Why no fault is made:
-
-| alert | why no fault is made |
-|---|---|
+`make test-alerts` makes the fault of each on a real Kubernetes, before a real Kafka. A real Prometheus evaluates the
+rules, and the commands of this page are run as they are written. Faults of [sites](#mustersitefenced) are made on pods
+without Kubernetes, and their commands are not run.
 """
 
 
@@ -92,11 +76,7 @@ def chart_file() -> str:
 def page() -> str:
     """docs/runbook.md."""
     rows = "".join(f"| [{each.name}](#{each.name.lower()}) | {each.severity} | {each.summary} |\n" for each in ALERTS)
-    made = "".join(
-        f"- [{name}](#{name.lower()})\n" for name in (*TRIED, *TRIED_ON_LOGS, *TRIED_BEFORE_KAFKA, *TRIED_ON_SITES)
-    )
-    untried = "".join(f"| {name} | {why} |\n" for name, why in NOT_TRIED.items())
-    return HEAD + _without_templates(rows) + TESTED.format(made=made) + untried + "".join(map(_section, ALERTS))
+    return HEAD + _without_templates(rows) + TESTED + "".join(map(_section, ALERTS))
 
 
 def _section(alert: Alert) -> str:

@@ -236,7 +236,7 @@ def run_kubernetes(outcome: Outcome) -> None:
 
 def run_alerts(outcome: Outcome) -> None:
     try:
-        with machine.running_cluster(kafka=fetch_kafka()) as environment:
+        with machine.running_cluster(kafka=fetch_kafka(), later=True) as environment:
             pytest(outcome, *ALERTS, environment=environment)
     except machine.ClusterError as error:
         outcome.error = str(error)

@@ -1,5 +1,5 @@
-"""Alerts of logs and of what is kept of them, as in test_alerts.py: volumes that are copied, damaged and full, backups
-that are not made or that change.
+"""Alerts of logs and of what is kept of them, as in test_alerts.py: volumes that are copied, damaged and full, an
+update that has to be rolled back, a pod that hangs while a transaction ends, backups that are not made.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from hack import kubernetes_machine as machine
 from hack.alerts import TRIED_ON_LOGS
-from tests.kubernetes.test_alerts import fill, no_node_for_new_pods, pods_by_name, volume
+from tests.kubernetes.test_alerts import fill, frozen, no_node_for_new_pods, pods_by_name, volume
 from tests.support.kube import install_operator, kubectl
-from tests.support.muster_cluster import Pod, wait_until
+from tests.support.muster_cluster import Pod, process_of, wait_until
 from tests.support.on_call import OnCall
-from tests.support.platform_team import READY_S, Cared, Load, cared_for, nothing_is_lost
+from tests.support.platform_team import READY_S, TOPIC, Cared, Load, cared_for, nothing_is_lost
 from tests.support.prometheus import running_prometheus
 
+from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_coordinator.records.partitioner import partition_for
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -34,6 +36,7 @@ PARTITIONS = {"__consumer_offsets": 6, "__transaction_state": 3}
 DATA = "data"
 """The data directory of a pod, in its volume."""
 CALL_S = 30.0
+LOADS_FAIL, FAILED = "MusterLoadsFail", "MusterPartitionFailed"
 TOO_OLD, NOT_MADE, CHANGED = "MusterBackupTooOld", "MusterBackupFailed", "MusterBackupVerifyFailed"
 STORE = {
     "apiVersion": "v1",
@@ -45,6 +48,14 @@ STORE = {
         "resources": {"requests": {"storage": "16Mi"}},
     },
 }
+
+
+@pytest.fixture(scope="module")
+def later_image() -> str:
+    image = os.environ.get("MUSTER_TEST_LATER_IMAGE")
+    if image is None:
+        pytest.skip("no image of a later Muster: hack/image build later")
+    return image
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +116,7 @@ def stopped(cluster: Cared, pod: Pod) -> Iterator[Path]:
 
 
 def leaders(cluster: Cared, topic: str) -> dict[int, str]:
-    """The pod that leads each partition."""
+    """The pod that leads each partition, by its number."""
     found = (each for each in cluster.objects("offsetspartitions") if each["spec"]["topicRef"]["name"] == topic)
     return {each["spec"]["index"]: each["status"]["leader"] for each in found}
 
@@ -134,6 +145,15 @@ def write(cluster: Cared, group: str, commits: int = 4) -> None:
     client.close()
 
 
+def one_replica_each(cluster: Cared) -> None:
+    """From here on no other pod leads what the pod of a partition does not."""
+    for topic in (NAME, "transactions"):
+        body = json.dumps({"spec": {"replicationFactor": 1}})
+        cluster.kubectl("patch", "offsetstopic", topic, "--type=merge", "-p", body)
+    cluster.wait_whole()
+    cluster.wait_at_home()
+
+
 def test_volume_that_is_a_copy_of_another_one(cluster: Cared, on_call: OnCall) -> None:
     """A snapshot that was restored into the wrong claim; put right as docs/failures.md says."""
     alert = "MusterReplicasDoubled"
@@ -154,12 +174,7 @@ def test_volume_that_is_a_copy_of_another_one(cluster: Cared, on_call: OnCall) -
 
 
 def test_archive_without_room(cluster: Cared, on_call: OnCall) -> None:
-    """From here on each partition has one replica."""
-    for topic in (NAME, "transactions"):
-        body = json.dumps({"spec": {"replicationFactor": 1}})
-        cluster.kubectl("patch", "offsetstopic", topic, "--type=merge", "-p", body)
-    cluster.wait_whole()
-    cluster.wait_at_home()
+    one_replica_each(cluster)
     alert = "MusterArchiveBehind"
     pod = pods_by_name(cluster)[0]
     fill(volume(pod, "muster-archive"))
@@ -169,6 +184,39 @@ def test_archive_without_room(cluster: Cared, on_call: OnCall) -> None:
     assert "100%" in said
     cluster.patch(storage={"archive": {"size": "80Mi"}})
     on_call.sees_it_go_out(alert)
+
+
+def test_pod_that_hangs_while_a_transaction_ends(cluster: Cared, on_call: OnCall) -> None:
+    """It leads a group's partition, which has no leader then: there is nobody to send the marker to again."""
+    one_replica_each(cluster)
+    alert = "MusterTransactionsHang"
+    coordinator = leaders(cluster, "transactions")[TRANSACTIONS.first]
+    hung = next(each for each in pods_by_name(cluster) if each.name != coordinator)
+    group = name_led_by(cluster, "exactly-once", hung.name)
+    partition = partition_for(group, PARTITIONS["__consumer_offsets"])
+    reader = consumer(cluster, group)
+    name = named("tx", "__transaction_state", 0)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap(), "transactional.id": name})
+    producer.init_transactions(CALL_S)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 7)], reader.consumer_group_metadata(), CALL_S)
+    with frozen([process_of(hung.uid)]):
+        producer.commit_transaction(CALL_S)
+        said = on_call.looks(alert, on_call.sees(alert, pod=coordinator))
+        (shown,) = (line for line in said.splitlines() if line.startswith(f"{NAME}-{partition} "))
+        assert "Leaderless" in shown
+        assert hung.name in shown
+
+        def names_who_gives_no_answer() -> bool:
+            """Ten seconds after the question, which pass before the alert fires where a minute is one."""
+            said = on_call.looks(alert, on_call.sees(alert, pod=coordinator))
+            return any("pod_gave_no_answer" in line and hung.name in line for line in said.splitlines())
+
+        wait_until(names_who_gives_no_answer, "the log names the pod")
+    on_call.sees_it_go_out(alert)
+    (found,) = reader.committed([TopicPartition(TOPIC, 0)], CALL_S)
+    assert found.offset == 7
+    reader.close()
 
 
 def back_up(cluster: Cared, name: str, reason: str, *, verify: bool = False) -> None:
@@ -240,6 +288,40 @@ def test_bit_that_a_disk_has_flipped(cluster: Cared, on_call: OnCall) -> None:
     found = client.committed([TopicPartition("any", number) for number in range(250)], CALL_S)
     assert {each.offset for each in found} == {3}
     client.close()
+
+
+def test_update_with_a_defect_that_is_rolled_back(cluster: Cared, on_call: OnCall, later_image: str) -> None:
+    """What the later version has written only a later version can load: the way out is forwards."""
+    one_replica_each(cluster)
+    defect, pod = "MusterOperationErrors", pods_by_name(cluster)[2]
+    cluster.patch(image=later_image)
+    cluster.wait_whole()
+    name_of_defect = name_led_by(cluster, "unlucky", pod.name)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+
+    def fires_when_it_is_described() -> bool:
+        """Again and again: who begins to look when it has happened sees nothing happen."""
+        described = admin.describe_consumer_groups([name_of_defect])[name_of_defect]
+        return described.exception() is not None and bool(on_call.saw(defect))
+
+    wait_until(fires_when_it_is_described, f"{defect} fires")
+    said = on_call.looks(defect, on_call.sees(defect, pod=pod.name))
+    assert "DescribeGroupRequest" in said
+    on_call.sees_it_go_out(defect)
+
+    group = name_led_by(cluster, "later", pod.name)
+    write(cluster, group, 1)
+    cluster.patch(image=machine.MUSTER_IMAGE)
+    found = on_call.sees(LOADS_FAIL, pod=pod.name)
+    said = on_call.looks(LOADS_FAIL, found)
+    number = partition_for(group, PARTITIONS["__consumer_offsets"])
+    assert f"of __consumer_offsets-{number}: OffsetCommitValue version 5 is not supported" in said
+    said = on_call.looks(FAILED, on_call.sees(FAILED, pod=pod.name))
+    assert "OffsetCommitValue version 5 is not supported" in said
+    cluster.patch(image=later_image)
+    cluster.wait_whole()
+    on_call.sees_it_go_out(LOADS_FAIL)
+    on_call.sees_it_go_out(FAILED)
 
 
 def test_all_are_out_in_the_end(on_call: OnCall) -> None:
