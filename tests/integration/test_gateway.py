@@ -25,6 +25,7 @@ from tests.support.gateway import GatewayProcess
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import group_command, run_tool, why_no_kafka_yet
 from tests.support.kafka_cluster import KafkaCluster
+from tests.support.kafka_python import METADATA
 from tests.support.local_cluster import LocalCluster, alive, wait_until
 
 pytestmark = [
@@ -185,13 +186,17 @@ async def test_kafka_python_gets_records(site: Site) -> None:
     values = {f"kafka-python-{number}" for number in range(200)}
 
     def work() -> set[str]:
-        producer = KafkaProducer(bootstrap_servers=site.bootstrap, acks="all")
+        producer = KafkaProducer(bootstrap_servers=site.bootstrap, acks="all", **METADATA)
         for value in values:
             producer.send(TOPIC, value.encode())
         producer.flush(DEADLINE_S)
         producer.close()
         consumer = KafkaConsumer(
-            TOPIC, bootstrap_servers=site.bootstrap, group_id=f"{AT_MUSTER}python", auto_offset_reset="earliest"
+            TOPIC,
+            bootstrap_servers=site.bootstrap,
+            group_id=f"{AT_MUSTER}python",
+            auto_offset_reset="earliest",
+            **METADATA,
         )
         found: set[str] = set()
 

@@ -137,7 +137,7 @@ async def test_half_requests_of_many_connections_stay_within_the_limit_of_memory
         await asyncio.gather(*(send_all(client, half) for client in clients))
         assert await other.commit("other", 2) == 0
         assert peak_bytes(pod) - before < limit * 3, "200 MiB were sent"
-        assert await pod.metric("muster_connection_errors_total", reason="too_many_bytes") >= 17
+        await until_metric(pod, "muster_connection_errors_total", 17, at_least=True, reason="too_many_bytes")
         assert await pod.metric("muster_connection_bytes") <= limit
         await asyncio.gather(*(client.close() for client in clients))
         await until_metric(pod, "muster_connection_bytes", 0)

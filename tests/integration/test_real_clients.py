@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PyPartition
+from tests.support.kafka_python import METADATA
 from tests.support.pod import SoloPod
 
 pytestmark = pytest.mark.integration
@@ -132,6 +133,7 @@ async def test_kafka_python_consumer_joins_commits_and_resumes(pod: SoloPod) -> 
             "bootstrap_servers": f"127.0.0.1:{pod.kafka_port}",
             "group_id": "kafka-python",
             "enable_auto_commit": False,
+            **METADATA,
         }
         consumer = KafkaConsumer(TOPIC, **options)
         until(lambda: len(consumer.assignment()) == PARTITIONS, lambda: consumer.poll(100))

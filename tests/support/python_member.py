@@ -24,6 +24,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import CommitFailedError
 from kafka.errors import RebalanceInProgressError as CommitTooEarlyError
+from tests.support.kafka_python import METADATA
 
 HEARTBEAT_MS = 500
 KAFKA_PYTHON = {
@@ -85,7 +86,7 @@ def librdkafka_consume(
 
 
 def kafka_python_produce(bootstrap: str, topic: str, numbers: range) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all", **METADATA)
     for sent in [producer.send(topic, str(number).encode()) for number in numbers]:
         sent.get(60)
     producer.close()
@@ -112,6 +113,7 @@ def kafka_python_consume(
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        **METADATA,
     )
     consumer.subscribe([topic], listener=Listener())
     while not stop.is_set:
