@@ -53,7 +53,7 @@ class Site:
     pids: dict[str, int]
     secured: Secured | None = None
     properties: Path | None = None
-    """With what Kafka's tools log in."""
+    """The file with which Kafka's tools log in."""
 
 
 def main() -> int:

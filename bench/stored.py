@@ -35,7 +35,7 @@ GROUPS_AT_ONCE = 20
 REWRITE_S = 0.5
 STORE_TRIES = 5
 SETTLED_S = 2.0
-"""Without a record replayed."""
+"""The time without a record replayed."""
 DEADLINE_S = 120.0
 SILENCE_S = 60.0
 POLL_S = 0.02

@@ -63,7 +63,7 @@ SUBJECTS = {"coordinators": ("Transactions", "Mirror", "Other pods")}
 """Rows that are tried before the others, because their metrics have words of others in their names."""
 
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 8, 8, 24
-"""In Grafana's units."""
+"""The sizes in Grafana's units."""
 
 
 @dataclass(frozen=True)

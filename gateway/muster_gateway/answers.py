@@ -43,7 +43,7 @@ class AnswerSink(Protocol):
 
 
 class AnswerCutter:
-    """After an error it must not be fed again."""
+    """Cuts the stream of answers. After an error it must not be fed again."""
 
     __slots__ = ("_held", "_hints", "_left", "_limit", "_need", "_sink", "blocked")
 

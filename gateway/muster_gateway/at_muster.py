@@ -43,7 +43,7 @@ class AtMuster:
 
     @property
     def has_logged_in(self) -> bool:
-        """At its broker, which is the only one that knows of it."""
+        """True if the client has logged in at its broker, which is the only one that knows of it."""
         return self._login is not None and self._login.begun
 
     def read_login(self, head: RequestHead, frame: bytes) -> Callable[[bytes], None] | None:
@@ -52,7 +52,7 @@ class AtMuster:
         return self._login.read(head, frame) if self._login is not None else None
 
     def when_known(self, go_on: Callable[[], None]) -> None:
-        """Not before the broker says that it knows the client, where that is the broker's to say."""
+        """Calls `go_on`, not before the broker says that it knows the client, where that is the broker's to say."""
         if self._login is None:
             go_on()
         else:

@@ -23,7 +23,7 @@ from muster_gateway.slots import Slot, framed
 AGAIN_S = 0.01
 """Pause before a request is sent again: an election takes some ten milliseconds."""
 LEADER_CHECK_S = 0.5
-"""While an answer is missing, the interval of looks whether another pod leads the group's partition: a frozen pod keeps
+"""The interval of looks while an answer is missing, whether another pod leads the group's partition: a frozen pod keeps
 its connections."""
 
 

@@ -33,7 +33,9 @@ FIRST_INTERVAL_MS = 250
 ROUNDS_OF_A_LEASE = 8
 """Rounds of calls within the time of a lease: so many may fail in a row, less one or two."""
 FENCED_INTERVAL_MS = 25
-"""While a group is fenced: its move waits for the gateway's word, and its clients for the end of the fence."""
+"""The interval while a group is fenced: its move waits for the gateway's word, and its clients for the end of the
+fence.
+"""
 SHORTEST_INTERVAL_MS = 20
 RESOLVE_S = 2.0
 """Interval at which the names of pods are looked up."""

@@ -22,7 +22,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # it goes on whi
 
 
 def now_ms() -> int:
-    """Never the event loop's time, which stands still while the process does."""
+    """The time of the clock, never the event loop's, which stands still while the process does."""
     return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 

@@ -40,7 +40,7 @@ class Muster:
         self._correlation_id = 0
         self._pods_known = asyncio.Event()
         self.failing = False
-        """No pod answered when one was asked last for the others."""
+        """True if no pod answered when one was asked last for the others."""
         self.counts = GroupCounts()
 
     async def run(self) -> None:

@@ -52,7 +52,7 @@ class RequestSink(Protocol):
 
 
 class RequestCutter:
-    """After an error it must not be fed again."""
+    """Cuts the stream of requests. After an error it must not be fed again."""
 
     __slots__ = ("_held", "_left", "_limit", "_may_begin", "_need", "_sink", "stopped")
 

@@ -25,5 +25,5 @@ class Slot:
 
 
 def framed(frame: bytes) -> bytes:
-    """With its length."""
+    """The frame with its length."""
     return len(frame).to_bytes(4, "big") + frame

@@ -42,7 +42,7 @@ class Upstream:
     def __init__(self, connector: Connector, bootstrap: tuple[Address, ...], nodes: Nodes, limit: int) -> None:
         self.announced: Announced | None = None
         self.failing = False
-        """No broker answered when one was asked last."""
+        """True if no broker answered when one was asked last."""
         self._connector = connector
         self._bootstrap = bootstrap
         self._nodes = nodes

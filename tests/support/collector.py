@@ -72,7 +72,7 @@ class Collector:
         self._thread.join()
 
     def spans(self, name: str = "") -> list[Seen]:
-        """In the order of their starts; those of this name."""
+        """The spans of this name, in the order of their starts."""
         with self._lock:
             found = [each for each in self._spans if name in ("", each.name)]
         return sorted(found, key=lambda each: each.start_s)

@@ -42,7 +42,7 @@ def problems(shown: Json, old: Json | None = None) -> list[str]:
 
 
 def defaulted(schema: Json, value: Any) -> Any:
-    """With the defaults of the schema, at every depth that is there."""
+    """The value with the defaults of the schema, at every depth that is there."""
     if isinstance(value, list):
         return [defaulted(schema.get("items", {}), each) for each in value]
     if not isinstance(value, dict):

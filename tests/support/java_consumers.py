@@ -55,7 +55,7 @@ class JavaConsumer:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """With SIGKILL: it says nothing to its group."""
+        """Kills it with SIGKILL: it says nothing to its group."""
         self._process.kill()
         self._process.wait()
         self.killed_ms = time.time_ns() // 1_000_000

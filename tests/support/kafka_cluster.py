@@ -85,7 +85,7 @@ class KafkaCluster:
         await self._until(self._is_in_sync)
 
     def admin(self) -> AdminClient:
-        """Not by the listeners for clients."""
+        """The admin client, which does not use the listeners for clients."""
         return AdminClient({"bootstrap.servers": _addresses(self._internal), "log_level": 0})
 
     async def _until(self, holds: Callable[[], bool]) -> None:

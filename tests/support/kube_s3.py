@@ -80,7 +80,7 @@ class S3Pod:
 
 @contextmanager
 def s3_pod(namespace: str, program: Path) -> Iterator[S3Pod]:
-    """In a namespace of its own, which what is backed up does not take with it."""
+    """Runs in a namespace of its own, which what is backed up does not take with it."""
     kubectl("create", "namespace", namespace)
     try:
         yield S3Pod(namespace, program)

@@ -58,7 +58,7 @@ class Ledger:
         return group, chance.choice(history.answered[:-1])
 
     def partitions_of(self, group: str) -> list[int]:
-        """With an offset, after the last change."""
+        """The partitions with an offset, after the last change."""
         return [key[1] for key, history in self._of(group) if history.offsets[-1] is not None]
 
     def _of(self, group: str) -> Iterable[tuple[Key, _History]]:

@@ -260,8 +260,8 @@ class ReplicaPod:
                 pass  # it could not write anything out, as it should be
 
     async def lose_power(self, boot_id: str) -> None:
-        """Under flush os, before the kernel wrote anything back: promises and names are left, and files as long as
-        they were made."""
+        """Power is lost under flush os, before the kernel wrote anything back: promises and names are left, and files
+        as long as they were made."""
         await self.kill()
         self.boot_id = boot_id
         for path in self.directory.rglob("*.log"):

@@ -33,7 +33,7 @@ class KeptSpans(SentSpans):
 
 
 def attributes(span: ReadableSpan) -> dict[str, object]:
-    """Without the "muster." before each."""
+    """The attributes without the "muster." before each."""
     return {name.removeprefix("muster."): value for name, value in (span.attributes or {}).items()}
 
 

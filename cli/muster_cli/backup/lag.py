@@ -53,5 +53,5 @@ def _start(entry: PartitionEntry) -> int:
 
 
 def _seconds(backup: Backup, now_ms: int) -> float:
-    """At least 0: the cut's clock may be ahead of this machine's."""
+    """The seconds, at least 0: the cut's clock may be ahead of this machine's."""
     return max(0, now_ms - backup.taken_at_ms) / 1000

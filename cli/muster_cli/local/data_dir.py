@@ -45,7 +45,7 @@ class RunRecord(msgspec.Struct, frozen=True, rename="camel"):
     pods: tuple[RunningPod, ...]
     tls: bool = False
     gateway: RunningPod | None = None
-    """With `--upstream`."""
+    """The gateway, with `--upstream`."""
 
     @property
     def bootstrap(self) -> str:

@@ -14,7 +14,7 @@ from muster_coordinator.security.scram import DEFAULT_ITERATIONS, HASHES, creden
 from muster_coordinator.security.users import parse_users
 
 _File = dict[str, dict[str, Any]]
-"""With what else stands in it, such as quotas, as it is."""
+"""The file with what else stands in it, such as quotas, as it is."""
 
 
 def set_user(path: Path, name: str, password: str) -> None:

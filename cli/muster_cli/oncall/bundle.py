@@ -39,7 +39,7 @@ OBJECTS = (
     ("/apis/networking.k8s.io/v1", "networkpolicies"),
     ("/apis/events.k8s.io/v1", "events"),
 )
-"""In the namespace of a cluster, the Events last: those are kept that are about one of the others."""
+"""The objects in the namespace of a cluster, the Events last: those are kept that are about one of the others."""
 OF_EVERYBODY = ("networkpolicies", "poddisruptionbudgets")
 """Kinds of which those of other programs are kept as well: they act on our pods."""
 OF_NO_NAMESPACE = (("/api/v1", "nodes"), ("/apis/storage.k8s.io/v1", "storageclasses"))
@@ -145,7 +145,7 @@ async def _put_logs(bundle: Bundle, reader: KubernetesReader, pod: Json, lines: 
 
 
 async def _put_metrics(bundle: Bundle, reader: KubernetesReader, pod: Json) -> None:
-    """Through the API server; it takes the right to get pods/proxy, and a NetworkPolicy may stand in the way."""
+    """Asks through the API server; it takes the right to get pods/proxy, and a NetworkPolicy may stand in the way."""
     meta = pod["metadata"]
     path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}:{METRICS_PORT}/proxy/metrics"
     await _put_text(bundle, reader, path, [], f"metrics/{meta['namespace']}/{meta['name']}.txt")

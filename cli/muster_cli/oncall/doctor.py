@@ -54,7 +54,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def diagnose(facts: Facts, now: float) -> Diagnosis:
-    """At `now`, in seconds since 1970. The gravest first."""
+    """The findings at `now`, in seconds since 1970, the gravest first."""
     order = ("must", "advice", "unknown", "ok")
     found = [
         *_state(facts, now),

@@ -128,7 +128,7 @@ def _at(seen: Seen, topic: OffsetsTopic, number: int, how: str) -> Iterator[Foun
 
 
 def explain(found: Found, asked: str, now: float) -> Explanation:
-    """At `now`, in seconds since 1970."""
+    """Explains it as it is at `now`, in seconds since 1970."""
     partition, status = found.partition, found.partition.status
     led = status.state is PartitionState.LED
     waits = status.state not in (PartitionState.LED, PartitionState.RETIRED, PartitionState.STALLED)

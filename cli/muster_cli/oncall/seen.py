@@ -69,7 +69,7 @@ class Seen:
 
     @property
     def serving(self) -> tuple[OffsetsPartition, ...]:
-        """Without the partitions that a re-shard has replaced, by index."""
+        """The partitions by index, without those that a re-shard has replaced."""
         kept = (each for each in self.partitions if each.status.state is not PartitionState.RETIRED)
         return tuple(sorted(kept, key=lambda each: each.spec.index))
 

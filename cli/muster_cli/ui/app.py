@@ -25,7 +25,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Nothing from other hosts, no script in a page, and no page of others around it."""
+"""The headers that let in nothing from other hosts, no script in a page, and no page of others around it."""
 STATIC = {"ui.css": "text/css", "ui.js": "text/javascript"}
 ASKED_MAX = 1024
 """Characters of what is asked for in an address."""

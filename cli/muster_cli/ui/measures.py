@@ -61,17 +61,17 @@ class GatewayMeasures:
 
 
 def transactions_of(scraped: Iterable[Scraped]) -> tuple[TransactionsOfPod, ...]:
-    """Only pods that answered."""
+    """The measures of pods that answered."""
     return tuple(_transactions(each.pod, found) for each, found in _read(scraped))
 
 
 def mirrors_of(scraped: Iterable[Scraped]) -> tuple[MirrorOfPod, ...]:
-    """Only pods that answered."""
+    """The measures of pods that answered."""
     return tuple(_mirror(each.pod, found) for each, found in _read(scraped))
 
 
 def gateways_of(scraped: Iterable[Scraped]) -> tuple[GatewayMeasures, ...]:
-    """Only processes that answered."""
+    """The measures of processes that answered."""
     return tuple(_gateway(each.pod, found) for each, found in _read(scraped))
 
 

@@ -132,7 +132,7 @@ class KubernetesSource:
         return GatewaySeen(cluster.status.gateway, tuple(pods), metrics)
 
     async def _scrape(self, namespace: str, pods: list[str]) -> tuple[Scraped, ...]:
-        """Through the API server, which takes the right to get pods/proxy."""
+        """Asks through the API server, which takes the right to get pods/proxy."""
 
         async def one(pod: str) -> Scraped:
             path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{METRICS_PORT}/proxy/metrics"

@@ -71,7 +71,7 @@ class Ledger(Protocol):
     """The coordinators of transactions of one cluster."""
 
     def open(self, now: float) -> OpenTransactions:
-        """At `now`, in seconds since 1970. Raises Unreachable, CliError."""
+        """The open transactions at `now`, in seconds since 1970. Raises Unreachable, CliError."""
 
 
 def judged(described: Iterable[Described], more: int, now: float) -> OpenTransactions:

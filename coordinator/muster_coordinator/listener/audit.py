@@ -18,7 +18,7 @@ LONGEST_NAME = 256
 
 
 class AuditLog:
-    """At most `lines_per_second`, of one address at most a quarter of them. `refused`: requests by what they were
+    """Logs at most `lines_per_second`, of one address at most a quarter of them. `refused`: requests by what they were
     about, whether logged or not."""
 
     def __init__(self, lines_per_second: int, clock: Clock) -> None:

@@ -292,7 +292,9 @@ class Entrance(asyncio.Protocol):
         self._let_in(self._sasl.lifetime_ms(self._mechanism))
 
     def _let_in(self, lifetime_ms: int | None) -> None:
-        """If all tokens are there: another protocol takes the connection over, with what the client has sent since."""
+        """Lets the client in if all tokens are there: another protocol takes the connection over, with what the client
+        has sent since.
+        """
         user = self._mechanism.user if self._mechanism is not None else None
         transport = self._transport
         if user is None or transport is None:
@@ -312,7 +314,7 @@ class Entrance(asyncio.Protocol):
     # -- end ----------------------------------------------------------------------------------------------------------
 
     def _refuse(self, error: _RefusedError) -> None:
-        """After a while, in which nothing is read."""
+        """Refuses the client after a while in which nothing is read."""
         delay_ms = self._sasl.admission.failed(self._address, self._state.clock.monotonic_ms())
         self._wait()
         self._reader.drop()
@@ -368,7 +370,7 @@ class Entrance(asyncio.Protocol):
 
 
 class _Answered:
-    """In place of a ClientAnswer: the handler of ApiVersions needs no more of it."""
+    """The answer in place of a ClientAnswer: the handler of ApiVersions needs no more of it."""
 
     def __init__(self, header: RequestHeader) -> None:
         self.version = header.api_version

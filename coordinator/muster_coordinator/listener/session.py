@@ -122,7 +122,9 @@ class Session:
         exchange.answer(w.SaslAuthenticateResponse(0, "", token, lifetime_ms))
 
     def _refuse(self, exchange: ClientAnswer, error: SaslError) -> None:
-        """After a while, in which every other request closes the connection; then it has a moment to read this."""
+        """Refuses the client after a while in which every other request closes the connection; then it has a moment to
+        read this.
+        """
         connection = exchange.connection
         connection.serve(self._closing)
         if isinstance(error, LaterError):

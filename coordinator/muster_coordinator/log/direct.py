@@ -69,7 +69,7 @@ class DirectWriter:
         self._kept = position - self._start
 
     def _through_cache_if_refused(self, call: Callable[[], int]) -> int:
-        """Once more without O_DIRECT, if that is what the file system does not take."""
+        """Calls once more without O_DIRECT, if that is what the file system does not take."""
         try:
             return call()
         except OSError as exc:

@@ -239,7 +239,7 @@ class JournalWriter:
     # --- in the background -------------------------------------------------------------------------------------------
 
     def _keep_house(self) -> None:
-        """If there is something to do and that is not going on."""
+        """Begins what is to be done in the background, if that is not going on."""
         assert self._loop is not None
         if self._housekeeping is not None or self._closing:
             return

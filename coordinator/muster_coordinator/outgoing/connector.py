@@ -99,7 +99,7 @@ class _AccountFiles:
 
 
 def _line(content: bytes) -> str:
-    """Without the end of line that an editor leaves behind. Raises ValueError."""
+    """The line without the end that an editor leaves behind. Raises ValueError."""
     try:
         text = content.decode()
     except UnicodeDecodeError:

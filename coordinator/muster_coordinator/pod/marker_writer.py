@@ -51,7 +51,7 @@ class MarkerWriter:
         self._write(shard, request)
 
     def _write_later(self, number: int, shard: Shard, request: MarkersToWrite) -> None:
-        """After a hold. A leadership that began meanwhile has asked for markers of its own."""
+        """Writes after a hold. A leadership that began meanwhile has asked for markers of its own."""
         if self._shards.get(number) is shard:
             self._write(shard, request)
 

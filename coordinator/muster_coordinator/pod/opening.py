@@ -87,7 +87,7 @@ class Opening:
             self._health.log_was_tried(host.partition)
 
     async def _start(self, host: ReplicaHost) -> None:
-        """With a core that knows the log as durable: so all that was appended before has to be."""
+        """Starts with a core that knows the log as durable: so all that was appended before has to be."""
         await host.storage_ended()
         await all_durable(host.replica, self._turns)
         stopped = self._health.stopped.get(host.partition, "")
@@ -143,7 +143,7 @@ class Opening:
                 self._health.power_loss_was_noted()
 
     def _has_noted(self, host: ReplicaHost) -> bool:
-        """Or its log is damaged: then it begins anew in any case; or people have to look at it."""
+        """True also if its log is damaged, which begins anew in any case, or if people have to look at it."""
         if host.partition in self._health.damage or host.partition in self._health.stopped:
             return True
         replica = host.replica

@@ -57,7 +57,7 @@ class RemovedLogs:
         return self._data_dir / FOLDER_NAME / str(partition)
 
     def _is_removed(self, partition: int, directory: Path) -> bool:
-        """And not a later log, which was created in its place."""
+        """True if it is this log, and not a later one that was created in its place."""
         if PROMISE_NAME not in self._disk.listdir(directory):
             return True
         try:

@@ -251,7 +251,7 @@ async def _park(shard: Shard, group: str) -> None:
 
 
 async def _let_in(shard: Shard, group: str) -> None:
-    """If the leadership has ended, nobody is kept out any more."""
+    """Lets members in again. If the leadership has ended, nobody is kept out any more."""
     with suppress(NotLedError):
         await _ask(shard, ParkGroupRequest(group, 0))
 

@@ -108,7 +108,7 @@ class Turns:
 
     @property
     def _have_come(self) -> bool:
-        """No turn has to wait for more shards."""
+        """True if no turn has to wait for more shards."""
         recently = self._shards_recently
         return recently < MAY_LACK or len(self._dirty) >= recently - recently / MAY_LACK
 

@@ -29,7 +29,7 @@ class PodWorkers:
 
     @property
     def is_idle(self) -> bool:
-        """No task of `spawn` runs."""
+        """True if no task of `spawn` runs."""
         return not self._tasks
 
     def cancel_tasks(self) -> None:

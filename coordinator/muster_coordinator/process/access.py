@@ -94,7 +94,7 @@ class ClientAccess:
                 raise SecurityFileError(f"listener {name}: {error}" if name else str(error)) from None
 
     async def start(self) -> None:
-        """Before clients come."""
+        """Starts before clients come."""
         if self._tokens is not None:
             await self._tokens.start()
 

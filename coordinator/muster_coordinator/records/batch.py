@@ -24,7 +24,7 @@ from muster_coordinator.records.varint import SMALL, encode_varint, read_varint
 
 HEADER_BYTES = 61
 RECORD_OVERHEAD_BYTES = 21
-"""At most, beside key and value (DefaultRecord.MAX_RECORD_OVERHEAD)."""
+"""The most bytes of a record beside key and value (DefaultRecord.MAX_RECORD_OVERHEAD)."""
 LENGTH_OVERHEAD = 12
 """Bytes in front of what the length field counts: the base offset and the length itself."""
 

@@ -82,7 +82,7 @@ class Cursor:
         return self._take(length)
 
     def array_length(self) -> int:
-        """Never more than the bytes that are left, so that a damaged length allocates nothing."""
+        """The length of an array, at most the bytes that are left, so that a damaged length allocates nothing."""
         length = self.nullable_array_length()
         if length is None:
             raise RecordDecodeError(f"{self._what}: null where an array must be, before byte {self._position}")
@@ -98,7 +98,7 @@ class Cursor:
         return length
 
     def skip_tagged_fields(self) -> None:
-        """Nothing in a version that is not flexible."""
+        """Skips nothing in a version that is not flexible."""
         if not self._flexible:
             return
         for _ in range(self._unsigned_varint()):

@@ -45,8 +45,8 @@ class EarlyRequests:
         self._waiting.append((request, answer))
 
     def settle(self, shard: Shard | None, *, electing: bool, led_elsewhere: bool, now_ms: int) -> None:
-        """After an event of the replica: submit the requests to `shard`, in order, or refuse them, if their wait is
-        over. `electing`: the replica here is. `led_elsewhere`: it hears a leader."""
+        """Settles requests after an event of the replica: submits them to `shard`, in order, or refuses them, if their
+        wait is over. `electing`: the replica here is. `led_elsewhere`: it hears a leader."""
         if shard is not None:  # it runs them, or refuses them while it loads
             for request, answer in self._taken():
                 shard.submit(request, answer)

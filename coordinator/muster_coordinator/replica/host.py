@@ -140,7 +140,7 @@ class ReplicaHost:
 
     @property
     def shard(self) -> Shard | None:
-        """While this replica leads, or is about to."""
+        """The shard, while this replica leads or is about to."""
         return self.role.shard
 
     @property
@@ -381,7 +381,7 @@ class ReplicaHost:
             self._storage_done(None)
 
     def _settle(self) -> None:
-        """After an event: what follows from the role that the replica has now."""
+        """Does after an event what follows from the role that the replica has now."""
         core, shard = self.core, self.shard
         if core is None:
             return
@@ -473,7 +473,9 @@ class ReplicaHost:
             self._event(ReplicaCore.load_failed, epoch, f"{type(error).__name__}: {error}")
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
-        """With what the requests append that wait for it, and at once: the coming turn is for all shards."""
+        """Appends the record with what the requests append that wait for it, and at once: the coming turn is for all
+        shards.
+        """
         shard, writer, clock = self.role.shard, self.role.writer, self._clock
         if shard is None or writer is None:
             return

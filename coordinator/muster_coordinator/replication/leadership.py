@@ -209,7 +209,7 @@ class Leadership:
         self.promise(epoch, NOBODY, lambda: context.answer(call, CallStatus.ACCEPTED, ended_epoch=ended_epoch))
 
     def consider_nomination(self) -> None:
-        """No operator and no leader heard for T: ask a majority of the set in the log, with its own log's pair."""
+        """Asks a majority of the set in the log, with its own log's pair, if it heard no operator or leader for T."""
         context = self._context
         if self._follower.live_leader():
             self.quiet_since_ms = context.now_ms

@@ -38,7 +38,9 @@ class _Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True)
 
 
 class Question(_Message, frozen=True):
-    """Before an epoch is promised: is there a live leader, do you hold a better log than this? No durable effect."""
+    """A question before an epoch is promised: is there a live leader, do you hold a better log than this? No durable
+    effect.
+    """
 
     ticket: int
     last_epoch: int

@@ -54,7 +54,7 @@ class ReplicaProgress:
         self.go_to(0)
 
     def lost_data(self, incarnation: int) -> None:
-        """Nothing that it acked before counts."""
+        """Counts nothing that it acked before."""
         self.incarnation = incarnation
         self.match_end = -1
         self.sync = 0

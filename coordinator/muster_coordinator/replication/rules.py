@@ -58,7 +58,9 @@ class Rules:
         return True
 
     def may_lead(self, promise: Promise, epoch: int, own: str) -> bool:
-        """Only an epoch that this process promises to itself now: none that was promised before, even to itself."""
+        """True only for an epoch that this process promises to itself now: none that was promised before, even to
+        itself.
+        """
         return self.seal(promise, epoch, own) is Verdict.PROMISE
 
     # -- Election -----------------------------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ class Rules:
         return min(leader_commit_point, verified)
 
     def sets_to_commit(self, sets: Sets) -> tuple[tuple[str, ...], ...]:
-        """While two sets are named, majorities of both."""
+        """The sets whose majorities commit: both, while two are named."""
         return sets.each
 
     def first_counted(self, epoch_start: int) -> int:

@@ -144,7 +144,7 @@ class OffsetCommitRequest(_Message, frozen=True):
 
 
 class OffsetCommitResponse(_Message, frozen=True):
-    """In the request's order."""
+    """The results in the request's order."""
 
     topics: CommitResults
 

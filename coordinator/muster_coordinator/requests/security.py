@@ -84,7 +84,7 @@ class DescribeClientQuotasRequest(_Message, frozen=True):
 
 
 class DescribeClientQuotasResponse(_Message, frozen=True):
-    """Without an error: that there are none."""
+    """The answer that there are none, without an error."""
 
     error_code: int = 0
     error_message: str | None = ""

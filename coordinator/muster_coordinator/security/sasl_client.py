@@ -22,7 +22,7 @@ _ESCAPED = {"=": "=3D", ",": "=2C"}
 
 @dataclass(frozen=True)
 class Account:
-    """With what to log in. `token`: of OAUTHBEARER, which has no name and password of its own."""
+    """The account with which to log in. `token`: of OAUTHBEARER, which has no name and password of its own."""
 
     name: str = ""
     password: str = field(default="", repr=False)

@@ -52,7 +52,7 @@ class Users:
         return self._credentials.get(name, {}).get(mechanism)
 
     def quotas(self, name: str) -> Quotas:
-        """Also of users that are known to others only."""
+        """The quotas, also of users that are known to others only."""
         return self._quotas.get(name, NO_QUOTAS)
 
     def any(self, name: str) -> tuple[str, ScramCredential] | None:

@@ -39,7 +39,7 @@ def read_acl(reader: Reader) -> AclBinding:
 
 
 def write_entry(writer: Writer, acl: AclBinding) -> None:
-    """Without what it is about."""
+    """Writes the entry without what it is about."""
     writer.string(acl.principal)
     writer.string(acl.host)
     writer.int8(acl.operation)

@@ -23,7 +23,7 @@ from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
 
 MIRROR_VERSION = 6
-"""In which a mirror asks brokers."""
+"""The version in which a mirror asks brokers."""
 
 _Topic = tuple[str, tuple[tuple[int, int, int, int, int], ...]]
 

@@ -36,7 +36,7 @@ from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
 
 MIRROR_VERSION = 12
-"""In which a mirror asks brokers."""
+"""The version in which a mirror asks brokers."""
 _BY_ID_SINCE = 12
 
 

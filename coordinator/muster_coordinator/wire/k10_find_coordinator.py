@@ -23,7 +23,7 @@ from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
 MIRROR_VERSION = 4
-"""In which a mirror asks brokers."""
+"""The version in which a mirror asks brokers."""
 _MESSAGES = {
     ErrorCode.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or the message was sent "

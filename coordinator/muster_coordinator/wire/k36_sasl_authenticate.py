@@ -36,14 +36,14 @@ CLIENT_VERSION = 1
 
 
 def encode_request(token: bytes) -> bytes:
-    """In CLIENT_VERSION."""
+    """Encodes in CLIENT_VERSION."""
     writer = Writer(False)
     writer.byte_string(token)
     return writer.so_far()
 
 
 def decode_response(reader: Reader) -> SaslAuthenticateResponse:
-    """In CLIENT_VERSION. Raises WireError."""
+    """Decodes in CLIENT_VERSION. Raises WireError."""
     code, message, token = reader.int16(), reader.nullable_string(), reader.byte_string()
     return SaslAuthenticateResponse(code, message, token, reader.int64())
 

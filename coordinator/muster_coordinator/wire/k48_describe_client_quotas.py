@@ -13,7 +13,7 @@ from muster_coordinator.wire.codec import Reader, Writer
 
 @guarded
 def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> DescribeClientQuotasRequest:
-    """Whatever it asks for: there is none."""
+    """Decodes a request of which nothing matters: there is no quota to be told."""
     reader = Reader(frame, header.body_position, header.flexible)
 
     def component() -> None:

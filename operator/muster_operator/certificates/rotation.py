@@ -60,7 +60,7 @@ def next_step(authorities: Authorities, cluster: str, now: datetime, *, settle: 
 
 
 def announced(authorities: Authorities, cluster: str, now: datetime) -> Authorities:
-    """With a new CA that is trusted and does not sign yet. Not in the middle of another exchange."""
+    """The authorities with a new CA that is trusted and does not sign yet. Not in the middle of another exchange."""
     assert authorities.following is None
     assert authorities.past is None
     return Authorities(authorities.current, now, following=new_authority(cluster, now, AUTHORITY_LIFETIME))

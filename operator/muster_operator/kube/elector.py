@@ -48,7 +48,7 @@ class ElectorSettings:
 
     @property
     def request_timeout(self) -> float:
-        """In seconds; two attempts fit into a renew deadline."""
+        """The time-out of a request in seconds; two attempts fit into a renew deadline."""
         return (self.renew_deadline - self.retry_period) / 2
 
 

@@ -1,4 +1,4 @@
-"""In which namespaces this operator acts: in each that has objects, one operator holds the Lease `muster-operator`.
+"""The namespaces in which this operator acts: in each that has objects, one operator holds the Lease `muster-operator`.
 
 The Lease is where the clusters are, not where the operator is. So operators that watch the same namespace notice each
 other wherever they were installed, and one of them rests; transitions of that one Lease order all that ever acted.

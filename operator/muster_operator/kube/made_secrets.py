@@ -26,7 +26,7 @@ MOST_LOOKS_A_SECOND = 50
 
 
 UNKNOWN = "unknown"
-"""No resourceVersion."""
+"""A value that is no resourceVersion."""
 
 
 @dataclass(slots=True)

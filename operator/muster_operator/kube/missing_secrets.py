@@ -74,7 +74,7 @@ class MissingSecrets:
         return texts != known.texts
 
     async def _is_there(self, key: ClusterKey, name: str) -> bool:
-        """Also if nobody can tell: only what is known to be missing is told."""
+        """True also if nobody can tell: only what is known to be missing is told."""
         path = f"/api/v1/namespaces/{key.namespace}/secrets/{name}"
         try:
             await self._client.look(path, metadata_only=True)

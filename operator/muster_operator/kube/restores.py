@@ -37,7 +37,7 @@ class KubeRestores:
         self._stateful_set = stateful_set
         self._tell = tell
         self._facts: dict[ClusterKey, tuple[str, RestoreFacts]] = {}
-        """With the uid of the cluster that they are about."""
+        """The facts, with the uid of the cluster that they are about."""
         self._refusals: dict[ClusterKey, str] = {}
 
     def facts(self, cluster: CoordinatorCluster) -> RestoreFacts | None:
@@ -74,7 +74,9 @@ class KubeRestores:
             self._tell(key)
 
     async def _claims(self, key: ClusterKey) -> Iterator[RestoreClaim]:
-        """Also such as have the name of a claim of the cluster and not its label: a StatefulSet would use them."""
+        """The claims, also such as have the name of a claim of the cluster and not its label: a StatefulSet would use
+        them.
+        """
         listed = await self._client.list_all(f"/api/v1/namespaces/{key.namespace}/persistentvolumeclaims")
         name = re.compile(rf"{CLAIM}-{re.escape(key.name)}-(\d+)")
         found = ((name.fullmatch(each["metadata"]["name"]), each) for each in listed["items"])

@@ -88,7 +88,8 @@ class StrandedVolumes:
         return found != before.volumes
 
     async def replace(self, key: ClusterKey, volume: StrandedVolume, pods: Iterable[Json]) -> bool:
-        """If it is stranded at this moment, delete its claims and its pod. Whether that was done. Raises StoreError.
+        """Deletes its claims and its pod if it is stranded at this moment. Returns whether that was done. Raises
+        StoreError.
 
         The claims go first: the StatefulSet controller makes one for a pod that waits for a claim, but it would give a
         new pod the old one.

@@ -152,7 +152,7 @@ class KubeWorkload:
         self._tell(key)
 
     def _look_at_generation(self, key: ClusterKey) -> None:
-        """If it is not the one that was applied, or another writer has changed it, it is applied again."""
+        """Has the StatefulSet applied again if it is not the one that was applied, or another writer has changed it."""
         if self._objects.is_changed(key, self._stateful_sets.get(key)):
             self._doubt(key)
             self._tell(key)

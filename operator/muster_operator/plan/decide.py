@@ -137,7 +137,9 @@ def _sets(
 
 
 def _still_learning(partition: PartitionView) -> tuple[Replica, ...]:
-    """Without those that are in the sets: a record that was restored from before their change still has them."""
+    """The learners without those that are in the sets: a record that was restored from before their change still has
+    them.
+    """
     named = {each.log_id for each in partition.members}
     there = {each.replica.pod for each in partition.members if each.view is not None}
     learners = partition.status.learners

@@ -36,12 +36,12 @@ def unchanged(record: OffsetsPartition) -> Decision:
 
 
 def leaderless(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
-    """No replica leads, and what is missing may come by itself."""
+    """The decision that no replica leads, and what is missing may come by itself."""
     return Decision(replace(status, state=PartitionState.LEADERLESS, reason=reason, following=0), message)
 
 
 def stalled(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
-    """No replica leads, and a person has to act."""
+    """The decision that no replica leads, and a person has to act."""
     return Decision(replace(status, state=PartitionState.STALLED, reason=reason, following=0), message)
 
 

@@ -251,7 +251,7 @@ class _ReshardView:
         return fence if fence is not None and fence.reshard == self._reshard.base else None
 
     def _epoch(self, index: int) -> int:
-        """In which the partition is led; -1: nobody reports that."""
+        """The epoch in which the partition is led; -1: nobody reports that."""
         _, view = self._leaders.get(index, (None, None))
         return -1 if view is None else view.leader_epoch
 

@@ -117,7 +117,7 @@ def _may_lack(seen: Observation, volume: StrandedVolume, index: int, status: Off
 
 
 def _may_be_on(status: OffsetsPartitionStatus, pod: str) -> bool:
-    """Also if it is not known on which pod a log is: of all pods that answer it is on none."""
+    """True also if it is not known on which pod a log is: of all pods that answer it is on none."""
     return any(each.pod in ("", pod) for each in (*status.replicas, *status.previous_replicas))
 
 

@@ -20,7 +20,7 @@ SETTLED_LOOKS = 10
 
 
 async def look_at_groups(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """In the background, and of the pods that lead partitions of declared groups."""
+    """Asks in the background the pods that lead partitions of declared groups."""
     seen = context.seen
     if seen.cluster is None or seen.cluster.spec.upstream is None or not seen.groups:
         return None
@@ -41,7 +41,7 @@ async def _look(context: Context, declared: frozenset[str], session: PodSession)
 
 
 async def start_moves(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """In the background: Kafka is asked as well."""
+    """Starts moves in the background: Kafka is asked as well."""
     todo = [each for each in actions if isinstance(each, StartMoves)]
     for each in todo:
         call_pod(context, CallKind.MOVE, each.pod, partial(_start, context, each.groups), failed="move_not_asked")

@@ -9,7 +9,9 @@ from muster_operator.steps.context import Context, Outcome
 
 
 async def create_partitions(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """Before replicas are placed, which needs the objects to record the place in. Existing ones are not touched."""
+    """Creates partitions before replicas are placed, which needs the objects to record the place in. Existing ones are
+    not touched.
+    """
     todo = [each for each in actions if isinstance(each, CreatePartitions)]
     for each in todo:
         await context.store.create_partitions(each.topic, each.indexes)

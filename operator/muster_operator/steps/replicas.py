@@ -24,7 +24,7 @@ from muster_operator.steps.pod_calls import call_pod
 log = structlog.get_logger(__name__)
 
 CREATE_TIMEOUT_S = 30.0
-"""In seconds: enough for a thousand logs with their fsyncs on a slow disk."""
+"""The time-out in seconds: enough for a thousand logs with their fsyncs on a slow disk."""
 
 
 async def create_replicas(context: Context, actions: Sequence[Action]) -> Outcome | None:

@@ -16,7 +16,7 @@ from muster_operator.steps.pod_calls import call_pod
 
 
 async def ask_resets(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """In the background: Kafka is asked as well."""
+    """Asks for resets in the background: Kafka is asked as well."""
     todo = [each for each in actions if isinstance(each, AskResets)]
     for each in todo:
         call_pod(context, CallKind.RESET, each.pod, partial(_ask, context, each.groups), failed="reset_not_asked")

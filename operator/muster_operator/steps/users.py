@@ -15,7 +15,7 @@ from muster_operator.steps.telling import write_each
 
 
 async def give_access(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """In the background: who was removed is out when the calls are answered."""
+    """Gives access in the background: who was removed is out when the calls are answered."""
     todo = next((each for each in actions if isinstance(each, GiveAccess)), None)
     if todo is None:
         return None
@@ -33,7 +33,7 @@ async def _give(context: Context, image: AccessImage, session: PodSession) -> bo
 
 
 async def keep_users(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """After leadership: it can be slow. What it finds or makes is in the next observation."""
+    """Keeps users after leadership: it can be slow. What it finds or makes is in the next observation."""
     cluster = context.seen.cluster
     users = context.seen.users
     if cluster is None or cluster.spec.suspend or not cluster.spec.access.muster_users or users is None:

@@ -377,7 +377,7 @@ class SqliteStore:
         return int(row[0])
 
     def _keys(self, resource: Resource) -> _Keys:
-        """Under which keys an object is observed."""
+        """The keys under which an object is observed."""
         namespace = resource.metadata.namespace
         if isinstance(resource, CoordinatorCluster):
             return {ClusterKey(namespace, resource.metadata.name)}

@@ -30,7 +30,7 @@ ENDS_SCHEMA = pa.schema(
 ANSWER_TIMEOUT_S = 30.0
 _MINUTE_MS = 60_000
 LOOK_BACK_MS = tuple(minutes * _MINUTE_MS for minutes in (1, 5, 15, 60, 6 * 60, 24 * 60, 7 * 24 * 60))
-"""At which ages a cluster is asked where its logs ended then."""
+"""The ages at which a cluster is asked where its logs ended then."""
 _READERS = {".parquet": pa.parquet.read_table, ".csv": pa.csv.read_csv, ".json": pa.json.read_json}
 
 

@@ -17,11 +17,11 @@ class GroupState:
     STALLED = "stalled"
     """Has members and lag, and a partition with lag has not moved for `stalled_after_ms`."""
     ABANDONED = "abandoned"
-    """Without members, and without a commit for `abandoned_after_ms`."""
+    """A group without members, and without a commit for `abandoned_after_ms`."""
     IDLE = "idle"
-    """No commit for `idle_after_ms`, though it has members, or is of consumers that need no group."""
+    """A group without a commit for `idle_after_ms`, though it has members, or is of consumers that need no group."""
     EMPTY = "empty"
-    """Without members, but not for long."""
+    """A group without members, but not for long."""
     ACTIVE = "active"
 
 

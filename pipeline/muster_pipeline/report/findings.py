@@ -18,7 +18,7 @@ BAD, WARNING, NOTE = "bad", "warning", "note"
 
 LONG_PAUSE_MS = 60_000
 MANY_REBALANCES = 6
-"""In an hour: more often than a rollout explains."""
+"""The rebalances in an hour that are more than a rollout explains."""
 MUCH_REPEATED = 0.9
 MUCH_OF_ALL = 0.25
 UNMARKED_MS = 60_000

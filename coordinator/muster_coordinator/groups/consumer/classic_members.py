@@ -177,8 +177,9 @@ class _Join(Step):
         owned: tuple[TopicPartitions, ...],
         downgrade: Downgrade,
     ) -> Current:
-        """Without a rebalance, if the assignment that there is holds, and everybody has come to it. (Kafka gives out
-        what is meant for the members in any case; this one would get what another one still reads.)"""
+        """The group becomes classic without a rebalance if the assignment that there is holds, and everybody has come
+        to it. (Kafka gives out what is meant for the members in any case; this one would get what another one still
+        reads.)"""
         group, effects = self._group, self._effects
         rebalance = group.target_epoch < epoch
         current = member.current
@@ -206,7 +207,7 @@ def _is_settled(group: ConsumerGroup) -> bool:
 
 
 def _with_ids(partitions: Partitions, topics: ConsumerTopics) -> tuple[TopicPartitions, ...]:
-    """Without topics that do not exist."""
+    """The partitions with the ids of their topics; those that do not exist are left out."""
     found = [(topics.find(topic), each) for topic, each in partitions]
     return tuple([(topic[0], each) for topic, each in found if topic is not None])
 
@@ -240,7 +241,7 @@ def _check_protocol(classic: ClassicMemberMetadata, request: SyncGroupRequest) -
 
 
 def _assignment(state: ConsumerTables, current: Current, classic: ClassicMemberMetadata) -> bytes:
-    """In the version of the member's subscription. Topics that are gone have no name, and are left out."""
+    """The assignment in the version of the member's subscription. Topics that are gone have no name: none is in it."""
     version = version_of(classic.supported_protocols[0][1])
     named = [(state.topics.name_of(topic_id), partitions) for topic_id, partitions in current.assigned.items()]
     return write_assignment([(name, partitions) for name, partitions in named if name is not None], version)

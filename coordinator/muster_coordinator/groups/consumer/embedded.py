@@ -86,7 +86,7 @@ def version_of(data: bytes) -> int:
 
 
 def write_assignment(partitions: Iterable[tuple[str, Iterable[int]]], version: int) -> bytes:
-    """Without user data. `version`: that of the member's subscription."""
+    """The bytes of an assignment without user data. `version`: that of the member's subscription."""
     topics = [_text(topic) + _int32_array(sorted(each)) for topic, each in partitions]
     return INT16.pack(version) + INT32.pack(len(topics)) + b"".join(topics) + _NULL_BYTES
 

@@ -142,7 +142,7 @@ def on_rebalance_timer(state: ConsumerTables, group_id: str, member_id: str, fen
 
 
 def start_timers(state: ConsumerTables, group: ConsumerGroup, effects: Effects) -> None:
-    """After a load: every member has a whole session, and its whole rebalance time-out."""
+    """Starts timers after a load: every member has a whole session, and its whole rebalance time-out."""
     session_timeout_ms = state.config_of(group.group_id).session_timeout_ms
     for member_id, value in group.members.items():
         classic = value.classic

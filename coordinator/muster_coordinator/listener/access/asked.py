@@ -57,7 +57,7 @@ class Rights:
         return False
 
     def _tell(self, audit: AuditLog, what: tuple[Operation, ResourceType, str]) -> None:
-        """Once for each thing: guards ask again for what the answer says."""
+        """Tells the audit log of each thing once: guards ask again for what the answer says."""
         if self._told is None:
             self._told = set()
         if what not in self._told:

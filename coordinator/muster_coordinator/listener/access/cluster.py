@@ -100,7 +100,7 @@ def _of_coordinator(key_type: int, key: str, rights: Rights) -> ErrorCode:
 
 
 def _refused(topic: w.MetadataRequestTopic) -> w.MetadataTopic:
-    """With the id only if the client has named it by its id."""
+    """The refusal of a topic, with the id only if the client has named it by its id."""
     topic_id = topic.topic_id if topic.name is None else bytes(16)
     return w.MetadataTopic(topic.name, topic_id, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 

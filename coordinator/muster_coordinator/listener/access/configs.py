@@ -47,7 +47,7 @@ def describe(request: f.DescribeConfigsRequest, exchange: ClientAnswer, rights: 
 
 
 def alter(request: f.IncrementalAlterConfigsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
-    """In the order of the request. What is wrong in itself is so for everybody."""
+    """Answers in the order of the request. What is wrong in itself is so for everybody."""
     rows = errors_of(request)
     allowed = []
     for index, resource in enumerate(request.resources):

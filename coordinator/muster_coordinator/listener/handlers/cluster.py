@@ -217,7 +217,7 @@ def _cluster_operations(asked: bool) -> int:
 
 
 def _with_operations(topic: w.MetadataTopic) -> w.MetadataTopic:
-    """Also of a topic that does not exist, as in Kafka; not of an id without a name."""
+    """Adds the operations, also of a topic that does not exist, as in Kafka; not of an id without a name."""
     if topic.name is None:
         return topic
     return msgspec.structs.replace(topic, authorized_operations=w.ALL_TOPIC_OPERATIONS)

@@ -84,7 +84,7 @@ class TransactionHandlers(ShardRoutes):
         self._ask_all(replace(request, pattern=None), self._view.transaction_partitions, combine)
 
     def _match(self, pattern: str, listed: m.ListTransactionsResponse, answer: Answer) -> None:
-        """Beside the event loop: a client makes up the expression, and there may be many names."""
+        """Matches beside the event loop: a client makes up the expression, and there may be many names."""
         work = asyncio.get_running_loop().run_in_executor(self._threads, _matching, pattern, listed)
 
         def done(finished: asyncio.Future[m.ListTransactionsResponse]) -> None:

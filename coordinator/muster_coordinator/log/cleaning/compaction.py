@@ -31,9 +31,9 @@ class Compaction:
 
     def __init__(self, now_ms: int, delete_retention_ms: int) -> None:
         self.horizon = 0
-        """After `note`: a reader that has the log up to here misses nothing that is dropped. All tombstones and markers
-        that go because of their age lie below it, and those tombstones that a later record makes superfluous but that
-        also removed a pending offset.
+        """The horizon after `note`: a reader that has the log up to here misses nothing that is dropped. All tombstones
+        and markers that go because of their age lie below it, and those tombstones that a later record makes
+        superfluous but that also removed a pending offset.
         """
         self._expired_before_ms = now_ms - delete_retention_ms
         self._latest: dict[bytes, int] = {}  # key -> offset of the record that counts

@@ -121,7 +121,7 @@ class Journal:
         return self._history.take(partition, log_hash, self._boot_id)
 
     def cache_was_lost(self) -> None:
-        """Under flush os the power was lost: what `recovered` gives from now on says so."""
+        """Notes that under flush os the power was lost: what `recovered` gives from now on says so."""
         self._history.cache_was_lost()
 
     def unclaimed(self, waiting: Set[int]) -> dict[int, list[History]]:
@@ -191,8 +191,8 @@ class Journal:
         self._written_ends.update(staged.ends)
 
     def go_on(self, ends: Mapping[int, int]) -> None:
-        """After a failure, in a new file, which says durably where the logs end. `ends`: partition -> end of a log that
-        was synced.
+        """Goes on after a failure, in a new file, which says durably where the logs end. `ends`: partition -> end of a
+        log that was synced.
 
         What the failed write carried is in no journal file for certain, only in the segments: a later entry would stand
         behind a gap, and a start would take it for what an earlier cut removed. Raises OSError: the journal has
@@ -263,8 +263,8 @@ class Journal:
             self._durable_ends.pop((partition, log_hash), None)
 
     def end(self, synced: Set[int]) -> None:
-        """At an orderly end, before `close`: give up every file with batches of none but these partitions, whose
-        logs are synced as they are now. The next start then finds where the logs end, and nothing else to read.
+        """Ends in good order, before `close`: gives up every file with batches of none but these partitions, whose logs
+        are synced as they are now. The next start then finds where the logs end, and nothing else to read.
 
         Nothing is given up without a spare file to write that to: making one takes too long for an end. Raises OSError.
         """

@@ -66,7 +66,7 @@ def put_in_place(disk: Disk, directory: Path, name: str) -> None:
 
 
 def finish_cleaning(disk: Disk, directory: Path) -> None:
-    """At start-up: carry out what was decided, remove what was not. Raises OSError."""
+    """Carries out at start-up what was decided, and removes what was not. Raises OSError."""
     for name in sorted(disk.listdir(directory)):
         if name.endswith(COMPACTED):
             logger.info("cleaning_finished", directory=str(directory), file=name)

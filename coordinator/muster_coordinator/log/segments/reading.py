@@ -118,7 +118,7 @@ def _begins_at_or_before(pending: list[bytes], offset: int) -> bool:
 
 
 def _read_chunk(segment: Segment, position: int, size: int, chunk_bytes: int) -> bytes:
-    """At least one whole batch, if there is one."""
+    """Reads at least one whole batch, if there is one."""
     chunk = segment.read(min(chunk_bytes, size - position), position)
     if len(chunk) >= HEADER_BYTES:
         first = int.from_bytes(chunk[8:12], "big", signed=True) + LENGTH_OVERHEAD
@@ -142,7 +142,7 @@ class RangeReader:
         self._parts = [(s, s.size, s.pending_from(start)) for s in later]
         self._ends = _file_ends(self._parts)
         self.in_memory = _begins_at_or_before(self._parts[0][2], start)
-        """Nothing has to be read from a file."""
+        """True if nothing has to be read from a file."""
         holds.__enter__()
 
     def run(self) -> tuple[int, list[RawBatch]]:

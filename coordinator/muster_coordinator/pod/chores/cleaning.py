@@ -24,7 +24,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class CleanerSettings:
-    """With Kafka's meaning; `segment_bytes`: closed segments are merged up to that."""
+    """The settings of the cleaner, with Kafka's meaning; `segment_bytes`: closed segments are merged up to that."""
 
     segment_bytes: int
     min_cleanable_ratio: float = 0.5

@@ -13,7 +13,7 @@ from muster_coordinator.shard.ports import Clock
 logger = structlog.get_logger(__name__)
 
 LINES = 5
-"""At a time."""
+"""The lines that are logged at a time."""
 WAITING_MAX = 100
 """Groups that wait for their line; of more than these only the number is told."""
 

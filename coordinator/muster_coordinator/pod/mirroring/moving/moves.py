@@ -96,7 +96,9 @@ class Moves:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def leases(self, request: LeasesRequest) -> LeasesAnswer:
-        """Also where no group can move by this pod's settings: groups that have moved stay where their routes say."""
+        """Answers also where no group can move by this pod's settings: groups that have moved stay where their routes
+        say.
+        """
         waiting: dict[int, asyncio.Future[LeaseAnswer]] = {}
         for ask in request.asks:
             moves = self._of(ask.partition)

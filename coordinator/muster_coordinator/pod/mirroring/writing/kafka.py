@@ -175,7 +175,7 @@ class KafkaOfWrites:
         await self._settled(ask, "Kafka has not ended the transaction before")
 
     async def end(self, producer: Producer) -> None:
-        """With the answer Kafka has what was given to it, durably."""
+        """Ends the transaction: with the answer Kafka has what was given to it, durably."""
 
         async def ask() -> None:
             code = await self._connection(producer.node_id).ask(

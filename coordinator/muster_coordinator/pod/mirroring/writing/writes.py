@@ -207,7 +207,7 @@ class WriteBack:
             writes.refuse(group_id, reason, self._clock.monotonic_ms(), has_members=False)
 
     async def _write_some(self, writes: PartitionWrites, groups: Sequence[str]) -> None:
-        """In one transaction. Raises UpstreamError; RefusedError for what is wrong with all of them."""
+        """Writes in one transaction. Raises UpstreamError; RefusedError for what is wrong with all of them."""
         async with self._transaction(writes) as transaction:
             for group_id in groups:
                 if group_id in writes.held:
