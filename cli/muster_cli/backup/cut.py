@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -16,7 +16,7 @@ from muster_cli.errors import CliError
 from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS, InternalTopic, partition_name
 from muster_coordinator.podapi.client import PodApiError, PodClient
 from muster_coordinator.podapi.cuts import MarkerHoldAnswer
-from muster_coordinator.podapi.models import PodStatus, SiteStatus
+from muster_coordinator.podapi.models import PodStatus, ReplicaStatus, SiteStatus
 from muster_coordinator.podapi.segments import PartitionEntry
 
 HOLD_MS = 1500
@@ -64,6 +64,28 @@ class _AgainError(Exception):
     """Something has changed meanwhile, or is not ready."""
 
 
+@dataclass(frozen=True)
+class _Pods:
+    """The addresses of the pods by name, and those that answer. One that is silent, or that nobody knows of, leads
+    nothing while a majority of each partition's replicas has promised no later epoch than that of the leader."""
+
+    addresses: dict[str, str]
+    answering: tuple[PodClient, ...]
+
+    @property
+    def silent(self) -> list[str]:
+        return sorted(self.addresses.keys() - {pod.pod for pod in self.answering})
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The layout and cluster id that all pods know, and the replicas on them by partition."""
+
+    layout: Layout
+    cluster_id: str
+    replicas: dict[int, list[ReplicaStatus]]
+
+
 async def take_cut(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     """Cut all logs at one moment. Raises CliError if that does not succeed within a minute."""
     deadline = time.monotonic() + TRY_FOR_S
@@ -83,11 +105,11 @@ async def read_ends(site: PodsOfCluster, http: aiohttp.ClientSession) -> Ends:
     deadline = time.monotonic() + ENDS_FOR_S
     while True:
         try:
-            addresses, pods = await _pods(site, http)
-            before, _ = await _status(pods)
+            pods = await _pods(site, http)
+            before = await _status(pods.answering)
             now_ms = time.time_ns() // 1_000_000
-            logs = await _led(pods, TRANSACTIONS) | await _led(pods, OFFSETS)
-            return Ends(now_ms, before[1], await _whole(site, addresses, pods, before, logs))
+            logs = await _led(pods.answering, TRANSACTIONS) | await _led(pods.answering, OFFSETS)
+            return Ends(now_ms, before.cluster_id, await _whole(site, pods, before, logs))
         except (_AgainError, PodApiError) as error:
             if time.monotonic() > deadline:
                 raise CliError(f"the ends of all logs were not to be read for {ENDS_FOR_S:.0f} s: {error}") from error
@@ -96,29 +118,21 @@ async def read_ends(site: PodsOfCluster, http: aiohttp.ClientSession) -> Ends:
 
 async def read_sites(
     site: PodsOfCluster, http: aiohttp.ClientSession
-) -> tuple[dict[str, SiteStatus | None], PodApiError | None]:
-    """The site of each pod that answers, and why another one does not. Raises CliError: none runs."""
+) -> tuple[dict[str, SiteStatus | None], list[str]]:
+    """The site of each pod that answers, and the names of the others. Raises CliError: none answers."""
     try:
-        _, pods = await _pods(site, http)
-    except _AgainError as error:
+        pods = await _pods(site, http)
+        statuses = await asyncio.gather(*(pod.status() for pod in pods.answering))
+    except (_AgainError, PodApiError) as error:
         raise CliError(str(error)) from error
-    answers = await asyncio.gather(*(pod.status() for pod in pods), return_exceptions=True)
-    sites: dict[str, SiteStatus | None] = {}
-    silent: PodApiError | None = None
-    for answer in answers:
-        if isinstance(answer, PodApiError):
-            silent = answer
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            sites[answer.pod] = answer.site
-    return sites, silent
+    return {status.pod: status.site for status in statuses}, pods.silent
 
 
 async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     """Raises _AgainError, PodApiError."""
-    addresses, pods = await _pods(site, http)
-    before, _ = await _status(pods)
+    found = await _pods(site, http)
+    pods = found.answering
+    before = await _status(pods)
     name = secrets.token_hex(16)
     began, now_ms = time.monotonic(), time.time_ns() // 1_000_000
     try:
@@ -130,39 +144,64 @@ async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     held_ms = (time.monotonic() - began) * 1000
     if not all(isinstance(each, MarkerHoldAnswer) and each.held for each in ended):
         raise _AgainError("a pod has not held markers back all the time")
-    layout, cluster_id = before
-    logs = await _whole(site, addresses, pods, before, transactions | groups)
-    return Cut(now_ms, held_ms, cluster_id, layout, len(pods), logs)
+    logs = await _whole(site, found, before, transactions | groups)
+    return Cut(now_ms, held_ms, before.cluster_id, before.layout, len(found.addresses), logs)
 
 
-async def _pods(site: PodsOfCluster, http: aiohttp.ClientSession) -> tuple[dict[str, str], list[PodClient]]:
-    """Raises _AgainError: none runs."""
+async def _pods(site: PodsOfCluster, http: aiohttp.ClientSession) -> _Pods:
+    """Raises _AgainError: none runs; PodApiError: none answers."""
     addresses = await site.pods()
     if not addresses:
         raise _AgainError("no pod runs")
-    return addresses, [PodClient(http, name, address, site.tls) for name, address in sorted(addresses.items())]
+    pods = [PodClient(http, name, address, site.tls) for name, address in sorted(addresses.items())]
+    answers = await asyncio.gather(*(pod.status() for pod in pods), return_exceptions=True)
+    failures = [each for each in answers if isinstance(each, BaseException)]
+    for failure in failures:
+        if len(failures) == len(pods) or not isinstance(failure, PodApiError):
+            raise failure
+    return _Pods(addresses, tuple(pod for pod, each in zip(pods, answers, strict=True) if isinstance(each, PodStatus)))
 
 
-async def _whole(
-    site: PodsOfCluster,
-    addresses: dict[str, str],
-    pods: Sequence[PodClient],
-    before: tuple[Layout, str],
-    logs: dict[int, LedLog],
-) -> tuple[LedLog, ...]:
+async def _whole(site: PodsOfCluster, pods: _Pods, before: _Seen, logs: dict[int, LedLog]) -> tuple[LedLog, ...]:
     """One log for each partition. Raises _AgainError: one is missing, or what was found is not what is there now."""
-    after, promised = await _status(pods)
-    if after != before or await site.pods() != addresses:
+    after = await _status(pods.answering)
+    changed = (after.layout, after.cluster_id) != (before.layout, before.cluster_id)
+    if changed or await site.pods() != pods.addresses:
         raise _AgainError("pods or partitions have changed meanwhile")
-    layout, _ = after
-    wanted = [*layout.offsets, *layout.transactions]
+    silent = f" ({', '.join(pods.silent)} silent)" if pods.silent else ""
+    wanted = [*after.layout.offsets, *after.layout.transactions]
     missing = [partition_name(number) for number in wanted if number not in logs]
     if missing:
-        raise _AgainError(f"no pod leads {', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}")
-    former = [partition_name(each) for each in wanted if promised.get(each, -1) > logs[each].entry.leader_epoch]
-    if former:
-        raise _AgainError(f"a pod has promised {former[0]} to a later leader than the one that was found")
+        more = " and others" if len(missing) > 5 else ""
+        raise _AgainError(f"no pod leads {', '.join(missing[:5])}{more}{silent}")
+    for number in wanted:
+        why = _why_not_led(logs[number].entry, after.replicas.get(number, []))
+        if why:
+            raise _AgainError(f"{partition_name(number)}: {why}{silent}")
+    if pods.silent and any(each.fence is not None and each.fence.closed for each in _all(after)):
+        raise _AgainError(f"a re-shard runs, and may have ended at a pod that does not answer{silent}")
     return tuple(logs[number] for number in wanted)
+
+
+def _all(seen: _Seen) -> Iterable[ReplicaStatus]:
+    return (each for replicas in seen.replicas.values() for each in replicas)
+
+
+def _why_not_led(entry: PartitionEntry, replicas: Sequence[ReplicaStatus]) -> str:
+    """Returns why another pod may have led the partition after this log's, and committed what it lacks; "": none has.
+    An election takes promises of a majority of each set, of replicas that are not rebuilt."""
+    if any(each.epoch > entry.leader_epoch for each in replicas):
+        return "a pod has promised it to a later leader than the one that was found"
+    leader = next((each for each in replicas if each.log_id == entry.log_id), None)
+    if leader is None or leader.leader_epoch != entry.leader_epoch or not leader.replicas:
+        return "its leader has changed meanwhile"
+    sure = {each.log_id for each in replicas if each.log_end_offset >= 0 and not each.rebuilding}
+    for counting in (leader.replicas, leader.previous_replicas):
+        if counting and 2 * len(sure.intersection(counting)) <= len(counting):
+            return (
+                f"of its {len(counting)} replicas only {len(sure.intersection(counting))} answer, which is no majority"
+            )
+    return ""
 
 
 async def _hold(pods: Sequence[PodClient], name: str) -> None:
@@ -174,9 +213,8 @@ async def _hold(pods: Sequence[PodClient], name: str) -> None:
             raise each
 
 
-async def _status(pods: Sequence[PodClient]) -> tuple[tuple[Layout, str], dict[int, int]]:
-    """Layout and Kafka cluster id, of which all pods must know the same; and the highest epoch that one of them has
-    promised for each partition: a leader of a lower one may have a successor among pods that are not known yet."""
+async def _status(pods: Sequence[PodClient]) -> _Seen:
+    """Raises _AgainError: they do not know the same; PodApiError."""
     statuses = await asyncio.gather(*(pod.status() for pod in pods))
     for status in statuses:
         site = status.site
@@ -191,10 +229,10 @@ async def _status(pods: Sequence[PodClient]) -> tuple[tuple[Layout, str], dict[i
     layout, cluster_id = found.pop()
     if not layout.offsets_partitions or not cluster_id:
         raise _AgainError("the pods know of no partitions yet")
-    promised: dict[int, int] = {}
+    replicas: dict[int, list[ReplicaStatus]] = {}
     for replica in (each for status in statuses for each in status.partitions):
-        promised[replica.partition] = max(replica.epoch, promised.get(replica.partition, -1))
-    return (layout, cluster_id), promised
+        replicas.setdefault(replica.partition, []).append(replica)
+    return _Seen(layout, cluster_id, replicas)
 
 
 def _layout(status: PodStatus) -> Layout:

@@ -28,9 +28,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Look:
-    """The old site as it answers. `sites`: by pod. `trouble`: why it does not answer as a whole; "": it does."""
+    """The old site as it answers. `sites`: of the pods that do. `silent`: the names of the others. `trouble`: why a
+    last backup would lack something; "": each partition has a leader that answers, with a majority of its replicas."""
 
     sites: Mapping[str, SiteStatus | None]
+    silent: Sequence[str] = ()
     trouble: str = ""
 
 
@@ -39,6 +41,9 @@ class OldSite(Protocol):
 
     def look(self) -> Look:
         """Ask all its pods. Raises CliError: it is another cluster than that of the backups."""
+
+    def sites(self) -> Mapping[str, SiteStatus | None]:
+        """The sites of the pods that answer, and nothing else."""
 
     def back_up(self) -> Point:
         """Make a backup now. Raises CliError."""
@@ -121,7 +126,7 @@ class TakeOver:
         waited_s = self._fence(old, claims)
         fence = claims[-1].term + (1 if claims[-1].site else 0)
         if not trouble:
-            self._check_fenced()
+            self._check_fenced(old)
             try:
                 point = self._old.back_up()
             except CliError as error:
@@ -136,13 +141,12 @@ class TakeOver:
     def _trouble(self, old: str) -> str:
         """Says why the old site does not answer; "": it does. Raises CliError if it answers and cannot be fenced."""
         look = self._old.look()
-        for pod, status in look.sites.items():
-            if status is None or status.name != old:
-                is_of = "no site" if status is None else f"site {status.name}"
-                raise CliError(
-                    f"pod {pod} is of {is_of}, and would not be fenced: give all pods of the old site"
-                    f" muster.site={old}@STORE first"
-                )
+        _check_can_be_fenced(look.sites, old)
+        if look.silent:
+            self._tell(
+                f"no answer from {', '.join(look.silent)}: fenced like the others if it has muster.site={old}@STORE;"
+                " if it may not have it, end it first"
+            )
         return look.trouble
 
     def _agreed(self, trouble: str) -> int:
@@ -169,8 +173,11 @@ class TakeOver:
         self._sleep(wait_s)
         return wait_s
 
-    def _check_fenced(self) -> None:
-        for pod, status in self._old.look().sites.items():
+    def _check_fenced(self, old: str) -> None:
+        """Raises CliError."""
+        sites = self._old.sites()
+        _check_can_be_fenced(sites, old)
+        for pod, status in sites.items():
             if status is None or status.held:
                 raise CliError(
                     f"pod {pod} answers clients although its lease has ended, as if its clock were wrong: end it, then"
@@ -181,3 +188,14 @@ class TakeOver:
         claim = Claim(term, site, self._lease_ms if site else 0, self._now_ms(), backup)
         self._claims.add(claim)
         return claim
+
+
+def _check_can_be_fenced(sites: Mapping[str, SiteStatus | None], old: str) -> None:
+    """Raises CliError."""
+    for pod, status in sites.items():
+        if status is None or status.name != old:
+            is_of = "no site" if status is None else f"site {status.name}"
+            raise CliError(
+                f"pod {pod} is of {is_of}, and would not be fenced: give all pods of the old site"
+                f" muster.site={old}@STORE first"
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from functools import partial
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from muster_cli.backup.site import PodsOfCluster
     from muster_cli.backup.store import Store
     from muster_cli.backup.take_over import Done, Look, Point
+    from muster_coordinator.podapi.models import SiteStatus
 
 
 @click.command(name="take-over")
@@ -116,25 +117,44 @@ class _Cluster:
         self._progress = progress
 
     def look(self) -> Look:
-        from muster_cli.backup.cut import OtherHistoryError, read_sites
-        from muster_cli.backup.lag import measure_lag
+        from muster_cli.backup.continuity import check_goes_on
+        from muster_cli.backup.cut import OtherHistoryError, read_ends, read_sites
         from muster_cli.backup.take_over import Look
         from muster_coordinator.podapi.client import new_session
 
         async def ask() -> Look:
             async with self._pods() as pods, new_session() as http:
                 sites, silent = await read_sites(pods, http)
+                try:
+                    ends = await read_ends(pods, http)
+                except OtherHistoryError:
+                    raise
+                except CliError as error:
+                    return Look(sites, silent, error.message)
             newest = self._newest()
-            if newest is None or silent is not None:
-                return Look(sites, str(silent or ""))
-            return Look(sites, (await measure_lag(self._pods(), newest)).trouble)
+            if newest is not None:
+                check_goes_on(newest, ends)
+            return Look(sites, silent)
 
         try:
             return asyncio.run(ask())
         except OtherHistoryError:
             raise
         except CliError as error:
-            return Look({}, error.message)
+            return Look({}, trouble=error.message)
+
+    def sites(self) -> Mapping[str, SiteStatus | None]:
+        from muster_cli.backup.cut import read_sites
+        from muster_coordinator.podapi.client import new_session
+
+        async def ask() -> Mapping[str, SiteStatus | None]:
+            async with self._pods() as pods, new_session() as http:
+                return (await read_sites(pods, http))[0]
+
+        try:
+            return asyncio.run(ask())
+        except CliError:
+            return {}  # the backup that follows says why
 
     def back_up(self) -> Point:
         from muster_cli.backup.create import create_backup

@@ -73,12 +73,12 @@ def _clock_stands_still_in_sleep(patch: pytest.MonkeyPatch) -> None:
 
 def _nobody_waits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(take_over, "longest_lease_s", lambda claims: 0.0)
-    patch.setattr(TakeOver, "_check_fenced", lambda self: None)
+    patch.setattr(TakeOver, "_check_fenced", lambda self, old: None)
 
 
 def _clocks_are_the_same(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("muster_coordinator.sites.lease.CLOCKS_DIFFER", 1.0)
-    patch.setattr(TakeOver, "_check_fenced", lambda self: None)
+    patch.setattr(TakeOver, "_check_fenced", lambda self, old: None)
 
 
 def _one_claim_only(patch: pytest.MonkeyPatch) -> None:

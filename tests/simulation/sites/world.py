@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 
@@ -175,13 +175,20 @@ class Cluster:
         if self.reachable:
             seen = {pod.name: pod for pod in self.pods if self._answers(pod)}
         sites = {name: SiteStatus(self.name, pod.may_answer()) for name, pod in seen.items()}
-        return Look(sites, "" if len(seen) == len(self.pods) else "a pod is silent")
+        silent = [pod.name for pod in self.pods if pod.name not in seen]
+        return Look(sites, silent, "" if self._is_led() else "no majority answers")
+
+    def sites(self) -> Mapping[str, SiteStatus | None]:
+        return self.look().sites
 
     def back_up(self) -> Point:
         self.world.run(self.world.random.random())
-        if not self.reachable or not all(map(self._answers, self.pods)):
-            raise CliError("a pod is silent")
+        if not self._is_led():
+            raise CliError("no majority answers")
         return self.backups.add(self)
+
+    def _is_led(self) -> bool:
+        return self.reachable and 2 * sum(map(self._answers, self.pods)) > len(self.pods)
 
     def _answers(self, pod: Pod) -> bool:
         return not pod.ended and self.world.now >= pod.stands_until

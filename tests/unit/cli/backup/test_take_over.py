@@ -21,8 +21,12 @@ class World:
     """The old site, the store, and a person."""
 
     store: Path
-    sites: Mapping[str, SiteStatus | None] = field(default_factory=lambda: {"a-0": SiteStatus("east", held=False)})
+    seen: Mapping[str, SiteStatus | None] = field(default_factory=lambda: {"a-0": SiteStatus("east", held=False)})
+    seen_later: Mapping[str, SiteStatus | None] | None = None
+    silent: tuple[str, ...] = ()
     trouble: str = ""
+    told: list[str] = field(default_factory=list)
+    looks: int = 0
     fails: str = ""
     newest_is: Point | None = NEWEST
     agrees: bool = True
@@ -39,14 +43,18 @@ class World:
             now_ms=lambda: 5,
             sleep=self._sleep,
             agree=self._agree,
-            tell=lambda _text: None,
+            tell=self.told.append,
         ).run(site)
 
     def holders(self) -> list[str]:
         return [claim.site for claim in open_claims(str(self.store)).all()]
 
     def look(self) -> Look:
-        return Look(self.sites, self.trouble)
+        self.looks += 1
+        return Look(self.seen, self.silent, self.trouble)
+
+    def sites(self) -> Mapping[str, SiteStatus | None]:
+        return self.seen if self.seen_later is None else self.seen_later
 
     def back_up(self) -> Point:
         assert self.slept_s > 10.9
@@ -87,7 +95,7 @@ def test_old_site_that_answers_is_backed_up_last_and_nobody_is_asked(world: Worl
 
 
 def test_silent_site_is_fenced_only_if_the_loss_is_accepted(world: World) -> None:
-    world.sites, world.trouble, world.agrees = {}, "no pod runs", False
+    world.seen, world.trouble, world.agrees = {}, "no pod runs", False
     with pytest.raises(CliError, match="nothing was taken over"):
         world.run("west")
     assert (world.holders(), world.asked) == (["east"], [(1_000, "no pod runs")])
@@ -119,14 +127,33 @@ def test_silent_site_without_a_backup_is_not_taken_over(world: World) -> None:
     ("status", "told"), [(None, "is of no site"), (SiteStatus("north", held=False), "is of site north")]
 )
 def test_pod_that_would_not_be_fenced_stops_it(world: World, status: SiteStatus | None, told: str) -> None:
-    world.sites, world.trouble = {**world.sites, "a-1": status}, "a-2 is silent"
+    world.seen, world.trouble = {**world.seen, "a-1": status}, "a-2 is silent"
     with pytest.raises(CliError, match=f"pod a-1 {told}, and would not be fenced"):
         world.run("west")
     assert world.holders() == ["east"]
 
 
+def test_silent_pod_of_a_site_that_answers_costs_nothing_and_is_named(world: World) -> None:
+    world.silent = ("a-1",)
+    assert world.run("west").may_lack_since_ms is None
+    assert (world.holders(), world.used, world.asked) == (["east", "", "west"], [LAST], [])
+    assert "no answer from a-1: fenced like the others if it has muster.site=east@STORE" in world.told[0]
+
+
+def test_old_site_is_looked_at_as_a_whole_only_once(world: World) -> None:
+    world.run("west")
+    assert world.looks == 1
+
+
+def test_pod_that_was_silent_and_turns_out_to_be_of_no_site_stops_it(world: World) -> None:
+    world.silent, world.seen_later = ("a-1",), {**world.seen, "a-1": None}
+    with pytest.raises(CliError, match="pod a-1 is of no site, and would not be fenced"):
+        world.run("west")
+    assert world.holders() == ["east", ""]
+
+
 def test_pod_that_answers_after_its_lease_stops_it(world: World) -> None:
-    world.sites = {"a-0": SiteStatus("east", held=True)}
+    world.seen = {"a-0": SiteStatus("east", held=True)}
     with pytest.raises(CliError, match="although its lease has ended"):
         world.run("west")
     assert world.holders() == ["east", ""]
@@ -134,6 +161,6 @@ def test_pod_that_answers_after_its_lease_stops_it(world: World) -> None:
 
 def test_name_is_not_used_twice(world: World) -> None:
     world.run("west")
-    world.sites = {"b-0": SiteStatus("west", held=False)}
+    world.seen = {"b-0": SiteStatus("west", held=False)}
     with pytest.raises(CliError, match="another name, such as east-3"):
         world.run("east")
