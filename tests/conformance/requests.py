@@ -13,6 +13,7 @@ import uuid
 from typing import Any
 
 from tests.support.kafka import entity
+from tests.support.kafka_4_4 import SCHEMAS
 
 
 def build(api: str, version: int, fields: dict[str, Any]) -> Any:
@@ -29,6 +30,9 @@ def _fields_of_any_version(api: str) -> frozenset[str]:
     names: set[str] = set()
     for module in pkgutil.iter_modules(package.__path__):
         names.update(f.name for f in dataclasses.fields(entity(api, int(module.name[1:]))))
+    for of_api, version, part in SCHEMAS:
+        if (of_api, part) == (api, "request"):
+            names.update(f.name for f in dataclasses.fields(entity(api, version)))
     return frozenset(names)
 
 

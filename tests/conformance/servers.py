@@ -26,6 +26,8 @@ AUTHORIZER = "authorizer.class.name"
 TOPICS = {"t": 10, "u": 3, "topic.with-all_1": 1}
 MIN_SESSION_MS = 1000
 MAX_SIZE = 4
+FOLLOWED = {"4.4.0": "4.4"}
+"""The releases whose rules Muster follows when it is told so; beside others it follows those of its default."""
 START_TIMEOUT_S = 60.0
 INITIAL_DELAY_MS = 700
 """Long enough that several members join in it even where the machine stalls for a while."""
@@ -50,6 +52,8 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
     broker_settings = SETTINGS | dict(more)
     coordinates = more.get(VERIFICATION) != "false"
     settings = {name: value for name, value in broker_settings.items() if name not in OF_KAFKA}
+    if version in FOLLOWED:
+        settings["muster.kafka.version"] = FOLLOWED[version]
     broker_settings |= {
         "offsets.topic.num.partitions": str(PARTITIONS),
         "transaction.state.log.num.partitions": str(PARTITIONS),

@@ -194,7 +194,7 @@ class Session:
     def _with_topic_ids(self, api: str, fields: Any) -> Any:
         """`fields` of a commit or fetch of offsets with the id beside each topic's name: a version has one of them.
         Topics that do not exist have an id, too, which no server knows."""
-        if api not in ("offset_commit", "offset_fetch"):
+        if api not in ("offset_commit", "offset_fetch", "txn_offset_commit"):
             return fields
         if isinstance(fields, list | tuple):
             return [self._with_topic_ids(api, each) for each in fields]

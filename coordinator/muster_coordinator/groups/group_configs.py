@@ -118,6 +118,8 @@ def _check_bounds(own: Mapping[str, int], config: ConsumerGroupConfig) -> None:
     for name in _CHECKED:
         setting = OWN_CONFIGS[name]
         least, greatest = bounds_of(config, setting)
+        if config.follows_4_4 and not least <= own.get(name, least) <= greatest:
+            raise _invalid(f"{name} must be in the range {least} to {greatest} inclusive.")
         if own.get(name, least) < least:
             raise _invalid(f"{name} must be greater than or equal to {_kafka_name(f'min_{setting}')}")
         if own.get(name, greatest) > greatest:

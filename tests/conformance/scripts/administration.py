@@ -125,7 +125,7 @@ async def describe_groups_in_all_states(s: Session) -> None:
 # -- DeleteGroups -----------------------------------------------------------------------------------------------------
 
 
-@script(versions=range(3))
+@script(versions=range(4))
 async def delete_groups(s: Session, version: int) -> None:
     await commit(s)
     await s.ask("delete_groups", version, groups_names=[s.group])
@@ -134,17 +134,17 @@ async def delete_groups(s: Session, version: int) -> None:
     await s.ask("delete_groups", version, groups_names=[s.group])
 
 
-@script(versions=range(3))
+@script(versions=range(4))
 async def delete_an_unknown_group(s: Session, version: int) -> None:
     await s.ask("delete_groups", version, groups_names=[s.group])
 
 
-@script(versions=range(3))
+@script(versions=range(4))
 async def delete_the_empty_group_id(s: Session, version: int) -> None:
     await s.ask("delete_groups", version, groups_names=["no-such-group", "-"])
 
 
-@script(versions=range(3))
+@script(versions=range(4))
 async def delete_a_group_with_members(s: Session, version: int) -> None:
     await stable(Member(s, "a"))
     await s.ask("delete_groups", version, groups_names=[s.group])
@@ -165,7 +165,7 @@ async def delete_one_group_twice_in_a_request(s: Session) -> None:
     await s.ask("delete_groups", 2, groups_names=[s.group, s.group])
 
 
-@script(versions=range(3))
+@script(versions=range(4))
 async def delete_nothing(s: Session, version: int) -> None:
     await s.ask("delete_groups", version, groups_names=[])
 

@@ -116,7 +116,7 @@ async def list_without_the_right(s: Session, version: int) -> None:
     await s.ask("list_groups", version)
 
 
-@script(versions=range(3))
+@script(versions=range(4))
 async def delete_without_the_right(s: Session, version: int) -> None:
     for group in ("read", "open"):
         await commit(s, group_id=f"{group}-{s.name}", topics=[topic("t", (0, 5))])
@@ -133,7 +133,7 @@ async def delete_offsets_without_the_right(s: Session) -> None:
     await s.ask("offset_delete", 0, group_id=f"open-{s.name}", topics=topics[:2])
 
 
-@script(versions=range(6))
+@script(versions=range(7))
 async def commit_in_a_transaction_without_the_right(s: Session, version: int) -> None:
     for transactional_id in (f"hidden-{s.name}", f"described-{s.name}"):
         for group in (f"hidden-{s.name}", f"open-{s.name}"):

@@ -14,6 +14,7 @@ SETTINGS = {
     "group.consumer.migration.policy": "disabled",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.assignors": "uniform,range",
+    "group.consumer.max.size": "3",
 }
 RESOLVED_EPOCH = 3
 """The epoch of a group whose first member came with an expression, once that is resolved."""
@@ -235,6 +236,7 @@ async def empty_consumer_group_becomes_a_classic_one(s: Session) -> None:
     await enter(s, A, "u")
     await beat(s, A, -1)
     await Member(s, "classic").ask_for_id()
+    await s.until_exists()
     await show(s)
 
 

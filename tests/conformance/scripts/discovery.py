@@ -56,6 +56,9 @@ def _frame(api_key: int, version: int, body: bytes = b"") -> bytes:
         "list_groups_6": _frame(16, 6),
         "offset_delete_1": _frame(47, 1),
         "delete_groups_3": _frame(42, 3),
+        "delete_groups_4": _frame(42, 4),
+        "txn_offset_commit_7": _frame(28, 7),
+        "api_versions_6": _frame(18, 6),
     }
 )
 async def version_that_is_not_served(s: Session, frame: bytes) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from kio.serial import entity_reader, entity_writer
+from tests.support.kafka import entity
+from tests.unit.wire.kio_oracle import folder
 
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
@@ -93,3 +97,18 @@ def test_unknown_version_of_api_versions_has_the_answer_of_kafka() -> None:
         read_header(version_6, KAFKA_4_4.versions)
     assert caught.value.answer is not None
     assert caught.value.answer[LENGTH_BYTES:] == GOLDEN[UNKNOWN_VERSION]
+
+
+@pytest.mark.parametrize("name", [*REQUESTS, *ANSWERS])
+def test_entities_of_the_tests_have_the_bytes_of_kafka(name: str) -> None:
+    """Those of `tests.support.kafka_4_4`, which kio lacks."""
+    part = "request" if name in REQUESTS else "response"
+    key, version, _ = (REQUESTS | ANSWERS)[name]
+    of_part = entity(folder(BY_KEY[key].name), version, part)
+    header, position = entity_reader(of_part.__header_schema__)(GOLDEN[name], 0)
+    assert header.correlation_id == CORRELATION_ID
+    message, size = entity_reader(of_part)(GOLDEN[name], position)
+    assert position + size == len(GOLDEN[name])
+    written = io.BytesIO()
+    entity_writer(of_part)(written, message)
+    assert written.getvalue() == GOLDEN[name][position:]

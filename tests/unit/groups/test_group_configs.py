@@ -56,6 +56,21 @@ def test_configs_are_set_shown_and_taken_away() -> None:
     assert values(harness) == DEFAULTS
 
 
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("4.3", f"{HEARTBEAT} must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+        ("4.4", f"{HEARTBEAT} must be in the range 5000 to 15000 inclusive."),
+    ],
+)
+def test_value_out_of_bounds_is_refused_in_the_words_of_the_release(version: str, message: str) -> None:
+    harness = Configured(consumer_config=replace(CONFIG, kafka_version=version))
+    altered = harness.alter((HEARTBEAT, "4999"))
+    assert (altered.error_code, altered.error_message) == (ErrorCode.INVALID_CONFIG, message)
+    assert harness.alter((HEARTBEAT, "5000")).error_code == harness.alter((HEARTBEAT, "15000")).error_code == 0
+    assert harness.alter((HEARTBEAT, "15001")).error_code == ErrorCode.INVALID_CONFIG
+
+
 def test_groups_with_configs_are_listed_whether_they_exist_or_not() -> None:
     harness = Configured()
     harness.alter((SESSION, "50000"))

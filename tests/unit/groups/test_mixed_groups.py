@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -232,6 +233,17 @@ def test_protocol_that_not_all_classic_members_have_is_refused(h: TwoKinds) -> N
     other = h.join("g", protocols=(("sticky", subscription_of(frozenset(), 0)),))
     assert other.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert h.join("g", protocol_type="connect").code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [("4.3", ErrorCode.UNKNOWN_SERVER_ERROR), ("4.4", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)],
+)
+def test_classic_member_whose_subscription_cannot_be_read_is_refused(version: str, code: ErrorCode) -> None:
+    h = TwoKinds(consumer_config=replace(CONFIG, kafka_version=version))
+    h.join_consumer("a")
+    assert h.join("g", "b", protocols=(("range", subscription_of(frozenset(), 0)[:-1]),)).code == code
+    assert [each.member_id for each in h.described().members] == ["a"]
 
 
 def test_classic_member_whose_record_would_not_fit_is_refused() -> None:

@@ -30,9 +30,10 @@ class Client:
         topics = (DeclaredTopic("orders", 3), DeclaredTopic("bills", 1))
         self.view.update(MetadataImage(1, 1, "c", (), 50, (), topics, any_topic=True))
         self.routed: list[Any] = []
+        self.in_transaction: list[Any] = []
         self.got: list[Any] = []
         self.coordinator: Any = None
-        self.handlers = TopicIdHandlers(self.view, self._route, self._route)
+        self.handlers = TopicIdHandlers(self.view, self._route, self._commit_in_transaction)
 
     def _route(self, request: Any, answer: Answer) -> None:
         self.routed.append(request)
@@ -40,6 +41,10 @@ class Client:
             answer.refuse(self.coordinator)
         else:
             answer.answer(self.coordinator)
+
+    def _commit_in_transaction(self, request: m.TxnOffsetCommitRequest, answer: Answer) -> None:
+        self.in_transaction.append(request)
+        self._route(request, answer)
 
     def answer(self, response: Any) -> None:
         self.got.append(response)
@@ -148,7 +153,7 @@ def test_commit_of_a_transaction_goes_on_with_names_and_comes_back_with_ids(clie
     answer = client.commit_in_transaction((ORDERS, ((0, 5, -1, "m"), (1, 6, -1, None))), (UNKNOWN, AT_ZERO))
     assert answer == ((UNKNOWN, ((0, 100),)), (ORDERS, ((0, 113), (1, 0))))
     topics = (("orders", ((0, 5, -1, "m"), (1, 6, -1, None))),)
-    assert client.routed == [m.TxnOffsetCommitRequest("tx", "g", 7, 1, 3, "m", "i", topics, 6)]
+    assert client.in_transaction == [m.TxnOffsetCommitRequest("tx", "g", 7, 1, 3, "m", "i", topics, 6)]
 
 
 def test_commit_of_a_transaction_is_refused_by_ids(client: Client) -> None:
@@ -160,3 +165,11 @@ def test_commit_of_a_transaction_is_refused_by_ids(client: Client) -> None:
 def test_commit_of_a_transaction_with_unknown_ids_only_asks_no_coordinator(client: Client) -> None:
     assert client.commit_in_transaction((NO_TOPIC_ID, AT_ZERO)) == ((NO_TOPIC_ID, ((0, 100),)),)
     assert client.routed == []
+
+
+def test_topic_that_is_named_twice_is_answered_once_beside_one_that_is_unknown(client: Client) -> None:
+    """Kafka joins what the group answers to what it has answered itself, by topic."""
+    client.coordinator = m.OffsetCommitResponse((("orders", ((0, 0),)), ("bills", ((0, 0),)), ("orders", ((1, 0),))))
+    at_one = ((1, 5, -1, "m"),)
+    answer = client.commit((UNKNOWN, AT_ZERO), (ORDERS, AT_ZERO), (BILLS, AT_ZERO), (ORDERS, at_one), (UNKNOWN, at_one))
+    assert answer == ((UNKNOWN, ((0, 100), (1, 100))), (ORDERS, ((0, 0), (1, 0))), (BILLS, ((0, 0),)))

@@ -143,7 +143,9 @@ class _Join(Step):
         try:
             return read_subscription(self._request.protocols[0][1])
         except EmbeddedProtocolError as error:
-            raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            follows_4_4 = self._state.config.follows_4_4
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if follows_4_4 else ErrorCode.UNKNOWN_SERVER_ERROR
+            raise GroupError(code, str(error)) from error
 
     def _updated(self, value: ConsumerGroupMemberValue, subscription: Subscription) -> ConsumerGroupMemberValue:
         request = self._request

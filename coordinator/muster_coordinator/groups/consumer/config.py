@@ -119,8 +119,9 @@ class ConsumerGroupConfig:
     kafka_version: str = _text(KafkaVersion.KAFKA_4_3.value, "muster.kafka.version", parse_kafka_version)
     """The Kafka release, 4.3 or 4.4, whose rules these groups follow. With 4.4 another preferred assignor starts a new
     assignment (KAFKA-20434), the assignment epoch of a group that gets empty is its group epoch (KAFKA-20442), and a
-    static consumer comes back into a full group (KAFKA-20601). Clients are also served what 4.4 added: TxnOffsetCommit
-    6, DeleteGroups 3 and ApiVersions 5, but not through a gateway."""
+    static consumer comes back into a full group (KAFKA-20601); a classic consumer whose subscription cannot be read is
+    told INCONSISTENT_GROUP_PROTOCOL. Clients are also served what 4.4 added: TxnOffsetCommit 6, DeleteGroups 3 and
+    ApiVersions 5, but not through a gateway."""
 
     regex_refresh_min_interval_ms: int = _setting(10_000, None)
     """Least time (ms) between two searches for the topics of a group's regular expressions: each goes through all
