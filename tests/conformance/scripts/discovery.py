@@ -58,7 +58,7 @@ def _frame(api_key: int, version: int, body: bytes = b"") -> bytes:
         "delete_groups_3": _frame(42, 3),
         "delete_groups_4": _frame(42, 4),
         "txn_offset_commit_7": _frame(28, 7),
-        "api_versions_6": _frame(18, 6),
+        "api_versions_6": _frame(18, 6, b"\x00"),
     }
 )
 async def version_that_is_not_served(s: Session, frame: bytes) -> None:
