@@ -25,7 +25,7 @@ from muster_cli.backup.fencing import OpenOffsets, Transactions, marked_later
 from muster_cli.backup.manifest import Backup, PartitionCut
 from muster_cli.backup.store import Store
 from muster_cli.backup.verify import verify
-from muster_cli.backup.volume import Note, alone, make_durable, write_note
+from muster_cli.backup.volume import alone, make_durable, write_note
 from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_cli.local.declare import CLUSTER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -51,6 +51,7 @@ from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PromiseFile
+from muster_coordinator.sites.origin import Origin
 from muster_operator.api.models import ClusterRef, OffsetsTopicSpec
 from muster_operator.api.restore_result import RestoreResult
 
@@ -89,6 +90,8 @@ def run_restore(
         making.create()
         places = {name: making.pod(name) for name in (_name(number) for number in range(pods))}
         restored = _Restore(store, backup, places, pods, now_ms).run(progress)
+        for number in range(pods):
+            write_note(places[_name(number)], Origin(backup.id, number, pods))
         asyncio.run(declare_logs(making, pods, _topics(backup)))
     return restored
 
@@ -105,7 +108,7 @@ def restore_volume(
         shutil.rmtree(making, ignore_errors=True)
         with _made(making, root, backup):
             restored = _Restore(store, backup, {_name(pod): making}, pods, now_ms).run(progress)
-            write_note(making, Note(backup.id, pod, pods))
+            write_note(making, Origin(backup.id, pod, pods))
     return restored
 
 

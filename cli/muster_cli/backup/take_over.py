@@ -112,7 +112,8 @@ class TakeOver:
             return Done(site, last.term)
         if not last.site and holders[-1] == site:
             self._tell(f"site {site} goes on: nobody has answered clients since")
-            return Done(site, self._write(last.term + 1, site).term)
+            before = next(claim for claim in reversed(claims) if claim.site)
+            return Done(site, self._write(last.term + 1, site, before.backup).term)
         if site in holders:
             raise CliError(
                 f"site {site} has answered clients before, and pods of it may be left: give what takes over now another"

@@ -17,34 +17,26 @@ import msgspec
 
 from muster_cli.errors import CliError
 from muster_coordinator.log.disk import OsDisk, replace_file
+from muster_coordinator.sites.origin import NAME, Origin, read_origin
 
-NOTE = "restored.json"
 _LOCK = ".restore.lock"
 
 
-class Note(msgspec.Struct, frozen=True, rename="camel"):
-    """The volume has the share of pod number `pod` of `pods` in this backup."""
-
-    backup: str
-    pod: int
-    pods: int
-
-
-def write_note(directory: Path, note: Note) -> None:
+def write_note(directory: Path, note: Origin) -> None:
     """Raises OSError."""
-    replace_file(OsDisk(), directory / NOTE, msgspec.json.encode(note))
+    replace_file(OsDisk(), directory / NAME, msgspec.json.encode(note))
 
 
 def is_done(directory: Path, backup: str, pod: int, pods: int | None) -> bool:
     """True if the volume was restored so. `pods`: None: for however many. Raises CliError."""
     try:
-        note = msgspec.json.decode((directory / NOTE).read_bytes(), type=Note)
+        note = read_origin(directory)
+        if note is None:
+            return False
         OsDisk().fsync_dir(directory.parent)  # the run before may have ended before it did so
-    except FileNotFoundError:
-        return False
     except (OSError, msgspec.MsgspecError) as error:
-        raise CliError(f"{directory / NOTE} cannot be read: {error}") from error
-    return note == Note(backup, pod, pods or note.pods)
+        raise CliError(f"{directory / NAME} cannot be read: {error}") from error
+    return note == Origin(backup, pod, pods or note.pods)
 
 
 @contextmanager

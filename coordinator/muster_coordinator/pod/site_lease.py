@@ -26,14 +26,16 @@ Answers need no look: each write asks."""
 
 
 class SiteLease:
-    """`now_s`: a clock that neither stands still, as while the machine sleeps, nor is set. `changed`: called when the
-    status is another one."""
+    """`origin`: the backup that the data directory was made from ("": none). `now_s`: a clock that neither stands
+    still, as while the machine sleeps, nor is set. `changed`: called when the status is another one."""
 
-    def __init__(self, site: Site, claims: Claims, now_s: Callable[[], float], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, site: Site, origin: str, claims: Claims, now_s: Callable[[], float], changed: Callable[[], None]
+    ) -> None:
         self._claims = claims
         self._now_s = now_s
         self._changed = changed
-        self._lease = Lease(site.name)
+        self._lease = Lease(site.name, origin)
         self._problem = ""
         self._close: Callable[[], None] = lambda: None
         self._tasks: list[asyncio.Task[None]] = []
@@ -100,6 +102,11 @@ class SiteLease:
             problem = f"site {holder} has taken over"
         elif not holder:
             problem = "a take-over is under way"
+        elif self._lease.is_too_old:
+            problem = (
+                f"the data was restored from {self._lease.origin}, and site {name} goes on from {claim.backup}: restore"
+                " that backup or a later one"
+            )
         else:
             problem = f"the claims could not be read for as long as the lease is: {self._problem or 'no answer'}"
         return SiteStatus(name, held, holder, term, problem)

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from muster_coordinator.groups.consumer.tables import ConsumerTables
@@ -80,6 +81,7 @@ from muster_coordinator.setting_fields import parse_prefixes
 from muster_coordinator.shard.fencing import Fencing
 from muster_coordinator.sites.address import open_claims, parse_site
 from muster_coordinator.sites.claims import ClaimError
+from muster_coordinator.sites.origin import read_origin
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.tracing.opening import TracingError
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
@@ -170,7 +172,7 @@ async def _start(
         raise StartError(str(error)) from None
 
     warn_of_plain_ports(plain_ports(options, access.security))
-    site = _site(settings, clock, events)
+    site = _site(settings, options.data_dir, clock, events)
     may_answer = site.may_answer if site is not None else None
     site_status = partial(_site_status, site)
     served = KAFKA_4_4 if settings.consumers.follows_4_4 else KAFKA_4_3
@@ -251,7 +253,7 @@ async def _start(
     return pod
 
 
-def _site(settings: CoordinatorSettings, clock: SystemClock, events: PodEvents) -> SiteLease | None:
+def _site(settings: CoordinatorSettings, data_dir: Path, clock: SystemClock, events: PodEvents) -> SiteLease | None:
     site = parse_site(settings.site.site)
     if site is None:
         return None
@@ -259,7 +261,11 @@ def _site(settings: CoordinatorSettings, clock: SystemClock, events: PodEvents) 
         claims = open_claims(site.store)
     except ClaimError as error:
         raise StartError(f"muster.site: {error}") from None
-    return SiteLease(site, claims, clock.running_s, events.pod_changed)
+    try:
+        origin = read_origin(data_dir)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StartError(f"{data_dir}: it cannot be read which backup it was made from: {error}") from None
+    return SiteLease(site, origin.backup if origin is not None else "", claims, clock.running_s, events.pod_changed)
 
 
 def _site_status(site: SiteLease | None) -> SiteStatus | None:

@@ -189,6 +189,11 @@ def test_settings_that_a_pod_would_refuse_are_told_and_reach_no_template(
     assert settings_trouble(replace(model.cluster, spec=replace(model.cluster.spec, settings={}))) == ""
 
 
+def test_site_with_an_upstream_is_refused_before_a_pod_is_made(model: Model) -> None:
+    changed(model, upstream=Upstream("kafka:9092"), settings={"muster.site": "east@/mnt/backups"})
+    assert "muster.site: not together with muster.upstream.bootstrap" in settings_trouble(model.cluster)
+
+
 def test_newer_operator_names_its_image_and_leaves_the_one_of_the_cluster(model: Model) -> None:
     seen = with_fields(Operator(model, token=2).observe(), default_image="muster:2")
     unnamed = replace(model.cluster, spec=replace(model.cluster.spec, image=None))

@@ -23,10 +23,11 @@ class World:
     claim: Claim | None = None
     problem: str = ""
     reads_take_s: float = 0.0
+    origin: str = ""
     changes: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.site = SiteLease(Site("east", "/"), cast(Claims, self), lambda: self.now_s, self._changed)
+        self.site = SiteLease(Site("east", "/"), self.origin, cast(Claims, self), lambda: self.now_s, self._changed)
         self.clients = Clients(2)
         self.clients.state.may_answer = self.site.may_answer
         for connection in self.clients.connections:
@@ -55,8 +56,8 @@ class World:
         return [transport.is_closed for transport in self.clients.transports]
 
 
-def claim(term: int, site: str) -> Claim:
-    return Claim(term, site, int(LEASE_S * 1000), 5)
+def claim(term: int, site: str, backup: str = "") -> Claim:
+    return Claim(term, site, int(LEASE_S * 1000), 5, backup)
 
 
 @pytest.fixture
@@ -126,3 +127,18 @@ async def test_store_without_a_claim_lets_nobody_answer(world: World) -> None:
     await world.site.read()
     assert not world.site.may_answer()
     assert "take-over` writes the first one" in world.site.status.problem
+
+
+@pytest.mark.parametrize(
+    ("origin", "backup", "held"),
+    [("", "b2", True), ("b1", "", True), ("b1", "b2", False), ("b2", "b2", True), ("b3", "b2", True)],
+)
+async def test_data_of_a_backup_before_that_of_the_claim_is_shown_to_nobody(
+    origin: str, backup: str, held: bool
+) -> None:
+    """As of a site that was made in advance. That of a later one is what the site itself was when it was lost."""
+    world = World(origin=origin, claim=claim(3, "east", backup))
+    await world.site.read()
+    assert (world.site.may_answer(), world.site.status.held) == (held, held)
+    told = "restored from b1, and site east goes on from b2: restore that backup or a later one"
+    assert (told in world.site.status.problem) is not held

@@ -116,6 +116,16 @@ def test_site_that_dies_after_the_fence_is_asked_about_and_can_have_its_right_ba
     assert world.holders() == ["east", "", "east", "", "west"]
 
 
+def test_site_that_gets_its_right_back_goes_on_from_the_same_backup(world: World) -> None:
+    world.run("west")
+    world.seen, world.fails, world.agrees = {"b-0": SiteStatus("west", held=False)}, "no cut", False
+    with pytest.raises(CliError, match="nothing was taken over"):
+        world.run("north")
+    world.run("west")
+    claims = open_claims(str(world.store)).all()
+    assert [(claim.site, claim.backup) for claim in claims[2:]] == [("west", "b2"), ("", ""), ("west", "b2")]
+
+
 def test_silent_site_without_a_backup_is_not_taken_over(world: World) -> None:
     world.trouble, world.newest_is = "no pod runs", None
     with pytest.raises(CliError, match="there is nothing to go on from"):

@@ -19,7 +19,6 @@ from muster_cli.backup.cut import Ends, LedLog, OtherHistoryError
 from muster_cli.backup.manifest import Backup, Layout, PartitionCut, SegmentFile, encode_manifest
 from muster_cli.backup.restore import EPOCH_STEP
 from muster_cli.backup.store import DirectoryStore
-from muster_cli.backup.volume import NOTE
 from muster_cli.main import cli
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.podapi.client import PodClient
@@ -27,6 +26,7 @@ from muster_coordinator.podapi.segments import PartitionEntry
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseFile
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
+from muster_coordinator.sites.origin import NAME, Origin, read_origin
 
 ID = "20261128T091702Z-abcdef"
 OTHER = "20261128T091702Z-abcdee"
@@ -150,7 +150,18 @@ def test_two_runs_do_not_work_on_one_volume(store: Path, tmp_path: Path) -> None
         assert (refused.exit_code, "another muster restore works on" in refused.output) == (1, True)
     assert not volume.exists()
     assert run(store, volume).exit_code == 0
-    assert (volume / NOTE).exists()
+    assert (volume / NAME).exists()
+
+
+def test_data_directory_of_all_pods_is_noted_with_its_backup_too(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new"
+    arguments = ["restore", f"--store={store}", f"--data-dir={target}", "--pods=2", f"--backup={OTHER}"]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    notes = [read_origin(target / "pods" / f"muster-{pod}") for pod in range(2)]
+    assert all(isinstance(each, Origin) for each in notes)
+    assert {(each.backup, each.pod, each.pods) for each in notes if each} == {(OTHER, 0, 2), (OTHER, 1, 2)}
+    assert read_origin(tmp_path) is None
 
 
 def test_dry_run_says_which_backup_is_the_newest_and_what_is_in_it(store: Path, tmp_path: Path) -> None:
