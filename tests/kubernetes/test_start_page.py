@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tarfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,14 +30,42 @@ def environment(operator: None, tmp_path: Path) -> Iterator[dict[str, str]]:
     kubectl("delete", "namespace", name, "--wait=false")
 
 
-def test_commands_of_the_page_for_kubernetes_end_with_partitions_that_are_led(environment: dict[str, str]) -> None:
+def test_commands_of_the_page_for_kubernetes_as_a_new_user_runs_them(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     page = (REPOSITORY / "docs" / "start-kubernetes.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
-    first, *commands = block.splitlines()
+    (_, starts), (language, client), (_, dies) = re.findall(r"^```(\w*)\n(.*?)^```", page, re.M | re.S)
+    first, *commands = starts.splitlines()
     assert first.startswith("make image ")  # the image is on the node before tests begin
     for command in commands:
-        ran = subprocess.run(
-            ["bash", "-c", command], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=240
-        )
-        assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
-    assert len(re.findall(r"^offsetspartition\S* .* Led ", ran.stdout, re.M)) == 4, ran.stdout
+        said = run(command, REPOSITORY, environment)
+    assert len(re.findall(r"^offsetspartition\S* .* Led ", said, re.M)) == 4, said
+
+    assert language == "python"
+    (tmp_path / "client.py").write_text(client, encoding="utf-8")
+    said = run(dies, tmp_path, environment)
+    (before, epoch), (after, higher) = re.findall(r"Pod (\S+) leads it in epoch (\d+)", said)
+    assert "The group billing hashes to number 1 of 4." in said
+    assert before != after
+    assert int(higher) > int(epoch)
+    lines = (tmp_path / "committed.txt").read_text(encoding="utf-8").splitlines()
+    committed = [int(line.split()[-1]) for line in lines if " committed " in line]
+    assert len(committed) > 30, lines
+    assert lines[-1].endswith(f" committed {committed[-1]}"), "the client goes on"
+    with tarfile.open(tmp_path / "bundle.tar.gz") as bundle:
+        assert any(name.endswith("status.txt") for name in bundle.getnames()), bundle.getnames()
+
+
+def run(commands: str, folder: Path, environment: dict[str, str]) -> str:
+    """What they write. All of them have to end well."""
+    path = f"{Path(sys.executable).parent}:{environment['PATH']}"  # with `muster` of this checkout, also for kubectl
+    ran = subprocess.run(
+        ["bash", "-e", "-c", commands],
+        cwd=folder,
+        env=environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert ran.returncode == 0, f"{commands}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
