@@ -1,9 +1,10 @@
 """The group coordinator's state machine, for one offsets partition and without I/O. May import `records`, `requests`
 and `errors` only.
 
-`coordinator` is the way in: requests (`messages`) and timers go in, a `result` with records, answers and
-timers comes out, `replay` applies the records. A kind of groups is a folder, `classic` and `consumer`, and its requests
-are entries in the coordinator's table of handlers; `offsets` has the APIs of offsets, which are the same for all kinds.
+`coordinator` is the way in: requests (`messages`) and timers go in, a `result` with records, answers and timers comes
+out, `replay` applies the records. `sessions` starts those of members that come from a log, `searches` looks for offsets
+that have to go. A kind of groups is a folder, `classic` and `consumer`, and its requests are entries in the
+coordinator's table of handlers; `offsets` has the APIs of offsets, which are the same for all kinds.
 The modules beside them are what they share: `offset_store`, `effects`, `admission`, `config`, `packed`, `topics`,
 `subscription`. Imports go one way: `offsets` may import `classic`, and both may import `consumer`, which knows neither.
 

@@ -11,7 +11,7 @@ pending member ids) exists from `on_loaded` to `on_unloaded`, and handlers and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -23,21 +23,14 @@ from muster_coordinator.groups.classic.group import ClassicGroup
 from muster_coordinator.groups.classic.heartbeat import heartbeat
 from muster_coordinator.groups.classic.join import join_group
 from muster_coordinator.groups.classic.leave import leave_group
-from muster_coordinator.groups.classic.member import Member
-from muster_coordinator.groups.classic.migration import is_unassigned
-from muster_coordinator.groups.classic.rebalance import (
-    on_join_timer,
-    on_session_timer,
-    on_sync_timer,
-    prepare_rebalance,
-)
+from muster_coordinator.groups.classic.rebalance import on_join_timer, on_session_timer, on_sync_timer
 from muster_coordinator.groups.classic.states import GroupState
 from muster_coordinator.groups.classic.sync import sync_group
-from muster_coordinator.groups.classic.tables import WITH_MEMBERS, GroupTables, pack_group
+from muster_coordinator.groups.classic.tables import GroupTables, pack_group
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.consumer.expressions import take_resolved
-from muster_coordinator.groups.consumer.group import CONSUMER_GROUP_STATES, ConsumerGroup
-from muster_coordinator.groups.consumer.removal import on_member_timer, on_rebalance_timer, start_timers
+from muster_coordinator.groups.consumer.group import CONSUMER_GROUP_STATES
+from muster_coordinator.groups.consumer.removal import on_member_timer, on_rebalance_timer
 from muster_coordinator.groups.consumer.tables import ConsumerTables, without_topics
 from muster_coordinator.groups.durable_state import DurableState, durable_state
 from muster_coordinator.groups.effects import (
@@ -45,27 +38,21 @@ from muster_coordinator.groups.effects import (
     EXPIRE_OFFSETS_TIMER,
     START_SESSIONS_TIMER,
     Effects,
-    session_timer,
 )
 from muster_coordinator.groups.group_configs import alter_group_configs, describe_group_configs, list_configured_groups
 from muster_coordinator.groups.handover import Handover
 from muster_coordinator.groups.offsets.commit import offset_commit, txn_offset_commit
-from muster_coordinator.groups.offsets.deletion import (
-    delete_group,
-    delete_partitions,
-    expire_group,
-    group_tombstones,
-    offset_delete,
-)
+from muster_coordinator.groups.offsets.deletion import delete_group, group_tombstones, offset_delete
 from muster_coordinator.groups.offsets.fetch import offset_fetch
 from muster_coordinator.groups.offsets.transactions import describe_producers, write_txn_marker
-from muster_coordinator.groups.packed import decode_group
 from muster_coordinator.groups.parking import park_group, unless_parked
+from muster_coordinator.groups.searches import OffsetSearches
+from muster_coordinator.groups.sessions import Sessions
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION, check_part, restore_part, snapshot_parts
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.records.consumer_group import CONFIGS_TYPE, ConsumerGroupRecord
 from muster_coordinator.records.decode import Change, LogDecoder
-from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord, GroupMetadataValue
+from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.offset_run import OffsetRun
 from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.requests import configs as f
@@ -73,9 +60,6 @@ from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.parking import ParkGroupRequest
 from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Record, Result, TimerKey, Token
-
-START_SLICE = 1_000
-"""Groups and members whose sessions start in one slice after a load: about two milliseconds of work."""
 
 _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     m.OffsetCommitRequest: offset_commit,
@@ -120,10 +104,8 @@ class GroupCoordinator:
         self._state = GroupTables(config, topics, new_member_suffix, consumers or without_topics(new_member_suffix))
         self.handover = Handover(self._state)
         self._active = False
-        self._start_queue: Iterator[str] = iter(())
-        self._expiry_queue: list[str] = []
-        self._deletion_queue: list[str] = []
-        self._deleted = m.TopicsDeleted(topics.has, topics.id_of)
+        self._sessions = Sessions(self._state, serves)
+        self._searches = OffsetSearches(self._state, serves)
         self.operations: Mapping[type, Operation] = {
             request: partial(handler, self._state) for request, handler in _HANDLERS.items()
         }
@@ -243,62 +225,21 @@ class GroupCoordinator:
         """Start the sessions of all members, a slice at a time, and the search for expired offsets."""
         assert not self._active
         self._active = True
-        self._start_queue = iter([*self._state.groups, *self._state.consumers.groups])
         effects = Effects()
-        self._start_sessions(effects, now_ms)
+        self._sessions.start_all(effects, now_ms)
         effects.set_timer(EXPIRE_OFFSETS_TIMER, self._state.config.offsets_retention_check_interval_ms)
         return effects.result()
 
-    def _start_sessions(self, effects: Effects, now_ms: int) -> None:
-        """Start the sessions of one slice of the groups; a timer starts the next slice at once. A session that a
-        request starts between two slices starts again with its slice."""
-        looked_at = 0
-        for group_id in self._start_queue:
-            group = self._state.groups.get(group_id)
-            looked_at += 1 if group is None else 1 + self._start_sessions_of(group_id, group, effects, now_ms)
-            consumers = self._state.consumers.groups.get(group_id)
-            if consumers is not None and self._serves(group_id):
-                start_timers(self._state.consumers, consumers, effects)
-                looked_at += len(consumers.members)
-            if looked_at >= START_SLICE:
-                effects.set_timer(START_SESSIONS_TIMER, 0)
-                return
-
-    def _start_sessions_of(self, group_id: str, group: ClassicGroup | bytes, effects: Effects, now_ms: int) -> int:
-        """Returns the number of members. A packed group stays packed: a new leader has many."""
-        if not self._serves(group_id):
-            return 0
-        members: Sequence[Member | GroupMember]
-        if isinstance(group, bytes):
-            durable = decode_group(group).value if group[1] == WITH_MEMBERS else None
-            members = () if durable is None else durable.members
-        else:
-            durable = group.durable
-            members = [] if durable is None else [m for m in group.members.values() if not m.is_new]
-        for member in members:
-            effects.set_timer(session_timer(group_id, member.member_id), member.session_timeout_ms)
-        if len(members) > self._state.config.max_size or (durable is not None and is_unassigned(durable)):
-            unpacked = self._state.group(group_id)
-            if unpacked is not None and unpacked.can_rebalance():
-                prepare_rebalance(self._state, unpacked, effects, now_ms)
-        return len(members)
-
     def begin_sessions(self, group_id: str, now_ms: int) -> Result:
         """Start the sessions of a group that was another coordinator's until now."""
-        group = self._state.groups.get(group_id)
         effects = Effects()
-        consumers = self._state.consumers.groups.get(group_id)
-        if consumers is not None:
-            start_timers(self._state.consumers, consumers, effects)
-        if group is not None:
-            self._start_sessions_of(group_id, group, effects, now_ms)
+        self._sessions.start_of(group_id, effects, now_ms)
         return effects.result()
 
     def on_unloaded(self) -> tuple[Token, ...]:
         self._active = False
-        self._start_queue = iter(())
-        self._expiry_queue.clear()
-        self._deletion_queue.clear()
+        self._sessions.stop()
+        self._searches.stop()
         self._state.parked.clear()
         self._state.consumers.forget_live()
         parked: list[Token] = []
@@ -313,12 +254,12 @@ class GroupCoordinator:
     def on_timer(self, key: TimerKey, now_ms: int) -> Result:
         kind, group_id, member_id = key
         if key == EXPIRE_OFFSETS_TIMER:
-            return self._expire(now_ms)
+            return self._searches.expire(now_ms)
         if key == DELETE_PARTITIONS_TIMER:
-            return self._delete_partitions()
+            return self._searches.delete_slice()
         effects = Effects()
         if key == START_SESSIONS_TIMER:
-            self._start_sessions(effects, now_ms)
+            self._sessions.start_slice(effects, now_ms)
             return effects.result()
         if kind == "parked":
             self._state.parked.discard(group_id)
@@ -341,49 +282,13 @@ class GroupCoordinator:
             on_sync_timer(self._state, group, effects, now_ms)
         return effects.result()
 
-    def _expire(self, now_ms: int) -> Result:
-        """Remove what has expired in one slice of the groups. A timer continues the search at once, or starts a new one
-        after the interval."""
-        config = self._state.config
-        if not self._expiry_queue:
-            self._expiry_queue = [*self._state.groups, *self._state.consumers.groups]
-        effects = Effects()
-        looked_at = 0
-        while self._expiry_queue and looked_at < config.expiry_slice:
-            group_id = self._expiry_queue.pop()
-            group: ClassicGroup | ConsumerGroup | None = self._state.consumers.groups.get(group_id)
-            if group is None:
-                group = self._state.look_at(group_id)
-            if group is not None and self._serves(group.group_id):
-                looked_at += 1 + expire_group(self._state, group, effects, now_ms)
-            if isinstance(group, ClassicGroup):
-                self._state.pack_if_settled(group)
-        effects.set_timer(EXPIRE_OFFSETS_TIMER, 0 if self._expiry_queue else config.offsets_retention_check_interval_ms)
-        return effects.result()
-
     def on_event(self, event: object, now_ms: int) -> Result:
-        """Append tombstones for the offsets of partitions that do not exist; a search that is under way begins anew. Or
-        take in what regular expressions of consumers stand for."""
+        """Append tombstones for the offsets of partitions that do not exist, or take in what regular expressions of
+        consumers stand for."""
         if isinstance(event, c.RegexesResolved):
             return take_resolved(self._state.consumers, event) if self._serves(event.group_id) else NOTHING
         assert isinstance(event, m.TopicsDeleted), event
-        known = {**self._state.offsets.committed, **self._state.offsets.open_transactions}
-        self._deletion_queue = [group_id for group_id in known if self._serves(group_id)]
-        self._deleted = event
-        return self._delete_partitions()
-
-    def _delete_partitions(self) -> Result:
-        """Search one slice of the groups; a timer continues at once."""
-        effects = Effects()
-        looked_at = 0
-        while self._deletion_queue and looked_at < self._state.config.expiry_slice:
-            group_id = self._deletion_queue.pop()
-            looked_at += 1
-            if self._serves(group_id):
-                looked_at += delete_partitions(self._state, group_id, self._deleted, effects)
-        if self._deletion_queue:
-            effects.set_timer(DELETE_PARTITIONS_TIMER, 0)
-        return effects.result()
+        return self._searches.delete_all(event)
 
     @property
     def max_batch_bytes(self) -> int:

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from tests.conformance.members import Member, commit, describe, fetch, stable, topic
-from tests.conformance.producers import Producer
+from tests.conformance.producers import Producer, producer_id
 from tests.conformance.registry import script
 from tests.conformance.scripts import consumer_groups
 from tests.conformance.scripts.consumer_groups import A, B, beat, enter, owned, show
@@ -103,7 +103,7 @@ async def transactional_commit_of_nothing(s: Session, version: int) -> None:
 @script(versions=COMMIT_VERSIONS)
 async def transactional_commit_of_a_wrong_producer(s: Session, version: int) -> None:
     p = Producer(s)
-    await p.commit_offset(version, producer_id=77, producer_epoch=0)
+    await p.commit_offset(version, producer_id=producer_id(s), producer_epoch=0)
     await p.init()
     await p.commit_offset(version, group_id="")
     await p.commit_offset(version, producer_epoch=p.identity[1] + 1)

@@ -9,6 +9,8 @@ from tests.simulation.faults.fault import Fault
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import coordinator as coordinator_module
+from muster_coordinator.groups import searches as searches_module
+from muster_coordinator.groups import sessions as sessions_module
 from muster_coordinator.groups import snapshot as snapshot_module
 from muster_coordinator.groups.classic import consumer_groups as consumer_groups_module
 from muster_coordinator.groups.classic import heartbeat as classic_heartbeat_module
@@ -48,7 +50,7 @@ __all__ = ["CONSUMER_FAULTS", "unfenced"]
 
 _group_error = commit_module._group_error
 _reconcile = reconciliation_module.reconcile
-_expire_group = coordinator_module.expire_group
+_expire_group = searches_module.expire_group
 _on_join_timer = coordinator_module.on_join_timer
 _on_loaded = GroupCoordinator.on_loaded
 _parts = snapshot_module._parts
@@ -61,7 +63,7 @@ _replay = ConsumerGroup.replay
 _advance = reconciliation_module._advance
 _check_epoch = _Heartbeat._check_epoch
 _set_member = ConsumerGroup._set_member
-_start_timers = coordinator_module.start_timers
+_start_timers = sessions_module.start_timers
 _static_member = removal_module.static_member
 _to_look_for = heartbeat_module.to_look_for
 
@@ -246,9 +248,9 @@ CONSUMER_FAULTS = {
     "group epoch stays when a member goes": Fault(LATE, consumer_groups_module, "fence_members", _fences_quietly),
     "static member is replaced before it left": Fault(QUICK, _Heartbeat, "_find_static_member", _unreleased),
     "heartbeat of a consumer does not renew its session": Fault(QUICK, _Heartbeat, "run", _does_not_renew),
-    "expiry removes a group that has members": Fault(LATE, coordinator_module, "expire_group", _expires_members),
+    "expiry removes a group that has members": Fault(LATE, searches_module, "expire_group", _expires_members),
     "session time-out of a consumer never fires": Fault(QUICK, coordinator_module, "on_member_timer", _no_result),
-    "sessions of consumers do not start after a load": Fault(QUICK, coordinator_module, "start_timers", _nothing),
+    "sessions of consumers do not start after a load": Fault(QUICK, sessions_module, "start_timers", _nothing),
     "rebalance time-out of a consumer never fires": Fault(LATE, coordinator_module, "on_rebalance_timer", _no_result),
     "leave of a consumer is forgotten": Fault(QUICK, heartbeat_module, "leave", _stays),
     "a topic that grows is not seen": Fault(LATE, step_module, "metadata_hash", _same_hash),
@@ -278,7 +280,7 @@ CONSUMER_FAULTS = {
     ),
     "a member goes on before it gave back": Fault(QUICK, reconciliation_module, "_advance", _goes_on),
     "rebalance time-outs do not start after a load": Fault(
-        LATE, coordinator_module, "start_timers", _without_rebalance_timers
+        LATE, sessions_module, "start_timers", _without_rebalance_timers
     ),
     "an expression is looked for once": Fault(LATE, heartbeat_module, "to_look_for", _looks_once),
     "an old generation's SyncGroup is answered": Fault(

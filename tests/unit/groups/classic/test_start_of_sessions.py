@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 from tests.unit.groups.harness import Harness
 
-from muster_coordinator.groups import coordinator
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.effects import START_SESSIONS_TIMER
 
@@ -14,7 +13,7 @@ from muster_coordinator.groups.effects import START_SESSIONS_TIMER
 def loaded_in_slices(monkeypatch: pytest.MonkeyPatch, **settings: int) -> Harness:
     """A reloaded partition of five stable groups g-0, g-1, ... of two members each, after the first of the slices in
     which their sessions start; `settings`: those of the new leader."""
-    monkeypatch.setattr(coordinator, "START_SLICE", 3)  # one group with its members
+    monkeypatch.setattr("muster_coordinator.groups.sessions.START_SLICE", 3)  # one group with its members
     h = Harness()
     for number in range(5):
         h.stable_group(f"g-{number}", members=2, session_timeout_ms=60_000)
