@@ -242,7 +242,7 @@ async def classic_member_joins_a_consumer_group(s: Session, version: int) -> Non
         "unknown_topic": {"protocols": [{"name": "range", "metadata": subscription("nothing")}]},
         "short_session": {"session_timeout": 1},
         "own_id": {"member_id": "mine"},
-        "own_id_of_an_instance": {"member_id": "mine", "group_instance_id": "i"},
+        "instance_and_own_id": {"member_id": "mine", "group_instance_id": "i"},
         "an_instance": {"group_instance_id": "i"},
         "id_of_the_consumer": {"member_id": A},
     }
