@@ -23,7 +23,7 @@ from tests.support.moves_under_kills import (
     judged_commits,
     kill_at,
     live,
-    until,
+    until_all_are_read,
 )
 
 pytestmark = [
@@ -74,7 +74,7 @@ async def _kill_at_each_step(
             killed.append((await kill_at(pods, kafka, member, who, step, STEPS), type(member).__name__))
             print(killed[-1])
         await asyncio.to_thread(feed.stop)
-        await until(lambda: all(len(each.values) >= feed.produced for each in members), "all records everywhere")
+        await until_all_are_read(members, feed.produced)
         revoked = [each.revoked for each in members]
     assert revoked == [0] * len(members), list(zip(killed, revoked, strict=True))
     for member in members:

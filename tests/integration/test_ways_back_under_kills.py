@@ -26,7 +26,7 @@ from tests.support.moves_under_kills import (
     judged_commits,
     kill_at,
     live,
-    until,
+    until_all_are_read,
 )
 
 pytestmark = [
@@ -115,7 +115,7 @@ async def _kill_at_each_step(
             killed.append((*await kill_at(pods, kafka, member, who, step, STEPS, back=True), type(member).__name__))
             print(killed[-1])
         await asyncio.to_thread(feed.stop)
-        await until(lambda: all(len(set(each.values)) >= feed.produced for each in members), "all records everywhere")
+        await until_all_are_read(members, feed.produced)
         sides = [await _sides(member, kafka.port, pods.listeners()) for member in members]
     print(sides)
     assert all(len(each) == 1 for each in sides), list(zip(killed, sides, strict=True))

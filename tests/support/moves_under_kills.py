@@ -175,6 +175,17 @@ async def until(reached: Any, what: str) -> None:
         await asyncio.sleep(0.05)
 
 
+async def until_all_are_read(members: Sequence[Confluent], produced: int) -> None:
+    """Wait until each member has had each record, which takes longer the more there are. Fails after a minute in which
+    no member got one."""
+    read, deadline_s = 0, time.monotonic() + 60
+    while (left := {f"{each}": produced - len(set(each.values)) for each in members}) and any(left.values()):
+        if (now := sum(len(each.values) for each in members)) > read:
+            read, deadline_s = now, time.monotonic() + 60
+        assert time.monotonic() < deadline_s, f"of {produced} records lack: {left}"
+        await asyncio.sleep(0.05)
+
+
 def committed(bootstrap: str, group: str) -> int:
     """All that the group has committed, as one number."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
