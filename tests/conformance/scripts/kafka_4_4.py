@@ -107,7 +107,6 @@ async def transactional_commit_of_a_wrong_producer(s: Session, version: int) -> 
     await p.init()
     await p.commit_offset(version, group_id="")
     await p.commit_offset(version, producer_epoch=p.identity[1] + 1)
-    await p.commit_offset(version, transactional_id="")
     await p.init(4, p.identity)
     await p.commit_offset(version, **p.as_fields(p.older()))
     await fetch(s)
