@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.unit.log.harness import Pod, pod_with, without_journal
@@ -45,6 +46,21 @@ def test_segment_write_that_fails_keeps_the_batches_and_succeeds_later(number: i
     assert pod.content() == pod.written[0]
     pod.disk.fault = None
     pod.flush()
+    pod.restart()
+    assert pod.content() == pod.written[0]
+
+
+def test_file_that_was_made_by_a_write_that_failed_keeps_its_name_when_power_is_lost() -> None:
+    pod = pod_with(2, segment_bytes=300)
+    pod.log.sync()
+    pod.disk.fail_with(errno.ENOSPC, "pwritev", only=in_segments)
+    pod.commit(filler=400)  # it begins a segment
+    with pytest.raises(OSError, match="pwritev"):
+        pod.flush()
+    pod.disk.fault = None
+    pod.log.sync()
+    pod.disk.lose_power(Random(0), written_back=False)
+    without_journal(pod)  # it was given back, as the log was synced
     pod.restart()
     assert pod.content() == pod.written[0]
 

@@ -236,8 +236,11 @@ class PartitionLog:
             first -= 1
         try:
             for segment in self._segments[first:]:
-                if segment.flush(self.journaled_end):
-                    self._names_dirty = True
+                existed = segment.exists
+                try:
+                    segment.flush(self.journaled_end)
+                finally:
+                    self._names_dirty |= segment.exists and not existed
         finally:
             self._pending_bytes = sum(segment.pending_bytes for segment in self._segments[first:])
             self._flush_at = self._pending_bytes + self._settings.buffer_bytes

@@ -94,18 +94,18 @@ class Segment:
         self._pending.append((end_offset, batch))
         self.pending_bytes += len(batch)
 
-    def flush(self, limit: int) -> bool:
-        """Write the buffered batches that end at or below offset `limit`. True if the file was made for it.
+    def flush(self, limit: int) -> None:
+        """Write the buffered batches that end at or below offset `limit`.
 
-        Raises OSError; the batches stay buffered then, and the next attempt writes them to the same place.
+        Raises OSError; the batches stay buffered then, and the next attempt writes them to the same place. The file may
+        have been made for it all the same.
         """
         count = len(self._pending)
         while count and self._pending[count - 1][0] > limit:
             count -= 1
         if not count:
-            return False
-        made = not self.exists
-        if made:
+            return
+        if not self.exists:
             self.make()
         data = b"".join([batch for _, batch in self._pending[:count]])
         self.dirty = True
@@ -113,7 +113,6 @@ class Segment:
         del self._pending[:count]
         self.size += len(data)
         self.pending_bytes -= len(data)
-        return made
 
     def make(self) -> None:
         """Make the file. Raises OSError."""
