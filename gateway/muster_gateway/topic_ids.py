@@ -172,7 +172,7 @@ class AnswerByName:
 
         if not unknown:
             return m.OffsetCommitByIdResponse(tuple(topics))
-        return m.OffsetCommitByIdResponse(tuple(sorted((*unknown, *topics), key=place)))
+        return m.OffsetCommitByIdResponse(m.each_once(sorted((*unknown, *topics), key=place)))
 
     def _fetch(
         self, request: w.OffsetFetchByIdRequests, names: dict[bytes, str], ids: dict[str, bytes]

@@ -7,7 +7,7 @@ meanings are those of Kafka's message schemas. Times are milliseconds, `None` is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -164,6 +164,15 @@ class OffsetCommitByIdRequest(_Message, frozen=True):
 
 class OffsetCommitByIdResponse(_Message, frozen=True):
     topics: tuple[tuple[bytes, PartitionResults], ...]  # by id
+
+
+def each_once(topics: Iterable[tuple[bytes, PartitionResults]]) -> tuple[tuple[bytes, PartitionResults], ...]:
+    """The answers of a commit by topic id, of which some are known without the group: Kafka adds what the group answers
+    to what it has answered for topics before, so each is there once."""
+    found: dict[bytes, PartitionResults] = {}
+    for topic_id, codes in topics:
+        found[topic_id] = (*found[topic_id], *codes) if topic_id in found else codes
+    return tuple(found.items())
 
 
 # -- OffsetFetch (9) --------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def by_a_pod(request: Any, names: dict[bytes, str], coordinator: Callable[[Any],
         asked.append(named)
         answer.answer(coordinator(named))
 
-    handlers = TopicIdHandlers(View(names), route)  # type: ignore[arg-type]
+    handlers = TopicIdHandlers(View(names), route, route)  # type: ignore[arg-type]
     answered = Answered()
     commits = isinstance(request, m.OffsetCommitByIdRequest)
     (handlers.offset_commit if commits else handlers.offset_fetch)(request, answered)  # type: ignore[operator]

@@ -128,7 +128,7 @@ class _CommitById:
     def answer(self, response: m.OffsetCommitResponse | m.TxnOffsetCommitResponse) -> None:
         topics = tuple([(self._ids[name], codes) for name, codes in response.topics])
         if self._unknown:
-            topics = _each_once(sorted(self._unknown + topics, key=self._place))
+            topics = m.each_once(sorted(self._unknown + topics, key=self._place))
         self._exchange.answer(self._respond(topics))
 
     def _place(self, topic: tuple[bytes, m.PartitionResults]) -> tuple[bool, int]:
@@ -139,14 +139,6 @@ class _CommitById:
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self._request, code))  # type: ignore[arg-type]  # of the request's own type
-
-
-def _each_once(topics: Sequence[tuple[bytes, m.PartitionResults]]) -> _Commits:
-    """Kafka adds what the group answers to what it has answered for topics before, so each is there once."""
-    found: dict[bytes, m.PartitionResults] = {}
-    for topic_id, codes in topics:
-        found[topic_id] = (*found[topic_id], *codes) if topic_id in found else codes
-    return tuple(found.items())
 
 
 class _FetchById:
