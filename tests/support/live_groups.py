@@ -14,7 +14,6 @@ from aiokafka.abc import ConsumerRebalanceListener as AioListener
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.errors import KafkaError
-from tests.support.kafka_python import METADATA
 
 COMMIT_EVERY_S = 0.05
 SESSION_MS = 20_000
@@ -109,7 +108,6 @@ class Pure(Member, ConsumerRebalanceListener):  # type: ignore[misc]
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
             value_deserializer=bytes.decode,
-            **METADATA,
         )
         consumer.subscribe([self.topic], listener=self)
         while not self.stopped.is_set():

@@ -113,7 +113,6 @@ def kafka_python_consume(
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        **METADATA,
     )
     consumer.subscribe([topic], listener=Listener())
     while not stop.is_set:
