@@ -21,7 +21,7 @@ LEASE_MS = 1000
 
 
 async def site_of(pod: SoloPod, term: int) -> SiteStatus:
-    """As the pod tells it when it has read this claim."""
+    """The status of the site that the pod tells when it has read this claim."""
     async with asyncio.timeout(20):
         while True:
             found = (await pod.api.status()).site

@@ -66,11 +66,13 @@ class _AgainError(Exception):
 
 @dataclass(frozen=True)
 class _Pods:
-    """The addresses of the pods by name, and those that answer. One that is silent, or that nobody knows of, leads
-    nothing while a majority of each partition's replicas has promised no later epoch than that of the leader."""
+    """The addresses of the pods by name, and those that answer, with what they say. One that is silent, or that nobody
+    knows of, leads nothing while a majority of each partition's replicas has promised no later epoch than that of the
+    leader."""
 
     addresses: dict[str, str]
     answering: tuple[PodClient, ...]
+    statuses: tuple[PodStatus, ...]
 
     @property
     def silent(self) -> list[str]:
@@ -106,7 +108,7 @@ async def read_ends(site: PodsOfCluster, http: aiohttp.ClientSession) -> Ends:
     while True:
         try:
             pods = await _pods(site, http)
-            before = await _status(pods.answering)
+            before = _seen(pods.statuses)
             now_ms = time.time_ns() // 1_000_000
             logs = await _led(pods.answering, TRANSACTIONS) | await _led(pods.answering, OFFSETS)
             return Ends(now_ms, before.cluster_id, await _whole(site, pods, before, logs))
@@ -122,17 +124,16 @@ async def read_sites(
     """The site of each pod that answers, and the names of the others. Raises CliError: none answers."""
     try:
         pods = await _pods(site, http)
-        statuses = await asyncio.gather(*(pod.status() for pod in pods.answering))
     except (_AgainError, PodApiError) as error:
         raise CliError(str(error)) from error
-    return {status.pod: status.site for status in statuses}, pods.silent
+    return {status.pod: status.site for status in pods.statuses}, pods.silent
 
 
 async def _try(site: PodsOfCluster, http: aiohttp.ClientSession) -> Cut:
     """Raises _AgainError, PodApiError."""
     found = await _pods(site, http)
     pods = found.answering
-    before = await _status(pods)
+    before = _seen(found.statuses)
     name = secrets.token_hex(16)
     began, now_ms = time.monotonic(), time.time_ns() // 1_000_000
     try:
@@ -159,12 +160,13 @@ async def _pods(site: PodsOfCluster, http: aiohttp.ClientSession) -> _Pods:
     for failure in failures:
         if len(failures) == len(pods) or not isinstance(failure, PodApiError):
             raise failure
-    return _Pods(addresses, tuple(pod for pod, each in zip(pods, answers, strict=True) if isinstance(each, PodStatus)))
+    answered = [(pod, each) for pod, each in zip(pods, answers, strict=True) if isinstance(each, PodStatus)]
+    return _Pods(addresses, tuple(pod for pod, _ in answered), tuple(each for _, each in answered))
 
 
 async def _whole(site: PodsOfCluster, pods: _Pods, before: _Seen, logs: dict[int, LedLog]) -> tuple[LedLog, ...]:
     """One log for each partition. Raises _AgainError: one is missing, or what was found is not what is there now."""
-    after = await _status(pods.answering)
+    after = _seen(await asyncio.gather(*(pod.status() for pod in pods.answering)))
     changed = (after.layout, after.cluster_id) != (before.layout, before.cluster_id)
     if changed or await site.pods() != pods.addresses:
         raise _AgainError("pods or partitions have changed meanwhile")
@@ -213,9 +215,8 @@ async def _hold(pods: Sequence[PodClient], name: str) -> None:
             raise each
 
 
-async def _status(pods: Sequence[PodClient]) -> _Seen:
-    """Raises _AgainError: they do not know the same; PodApiError."""
-    statuses = await asyncio.gather(*(pod.status() for pod in pods))
+def _seen(statuses: Sequence[PodStatus]) -> _Seen:
+    """Raises _AgainError: they do not know the same."""
     for status in statuses:
         site = status.site
         if site is not None and site.holder not in ("", site.name):

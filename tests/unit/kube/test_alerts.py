@@ -60,7 +60,7 @@ class Fault:
 
     @property
     def values(self) -> str:
-        """As promtool reads them."""
+        """The series as promtool reads them."""
         if self.written:
             return self.written
         lasts = ENDS - BEGINS

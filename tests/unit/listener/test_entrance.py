@@ -114,7 +114,7 @@ def entered(sasl: Sasl, state: ServerState, view: ClusterView | None = None) -> 
 async def test_client_says_before_its_login_which_server_it_looks_for_and_is_not_held_to_it(
     node_id: int, code: int
 ) -> None:
-    """As in SaslServerAuthenticator, which refuses half of a server only. Version 5 of Kafka 4.4."""
+    """Version 5 of Kafka 4.4: SaslServerAuthenticator refuses half of a server only."""
     view = ClusterView("pod-0")
     view.update(MetadataImage(1, 1, "c", (Broker(0, "a", 1, "pod-0"),), 50, ()))
     clock = SystemClock()

@@ -136,7 +136,7 @@ async def test_store_without_a_claim_lets_nobody_answer(world: World) -> None:
 async def test_data_of_a_backup_before_that_of_the_claim_is_shown_to_nobody(
     origin: str, backup: str, held: bool
 ) -> None:
-    """As of a site that was made in advance. That of a later one is what the site itself was when it was lost."""
+    """An older backup is that of a site that was made in advance; a later one is what the site was when it was lost."""
     world = World(origin=origin, claim=claim(3, "east", backup))
     await world.site.read()
     assert (world.site.may_answer(), world.site.status.held) == (held, held)

@@ -72,14 +72,19 @@ def offset_commit(request: m.OffsetCommitRequest, exchange: ClientAnswer, rights
 def txn_offset_commit(
     request: m.TxnOffsetCommitRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
 ) -> None:
+    if code := _in_transaction(request, rights):
+        exchange.answer(refusal(request, code))
+        return
+    _only_allowed_topics(
+        request, exchange, handler, m.TxnOffsetCommitResponse, lambda name: rights.topic(Operation.READ, name)
+    )
+
+
+def _in_transaction(request: m.TxnOffsetCommitRequest | m.TxnOffsetCommitByIdRequest, rights: Rights) -> ErrorCode:
+    """The refusal of a commit in a transaction, whatever its topics are; NONE: there is none."""
     if not rights.transactional_id(Operation.WRITE, request.transactional_id):
-        exchange.answer(refusal(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-    elif not rights.group(Operation.READ, request.group_id):
-        exchange.answer(refusal(request, _GROUP))
-    else:
-        _only_allowed_topics(
-            request, exchange, handler, m.TxnOffsetCommitResponse, lambda name: rights.topic(Operation.READ, name)
-        )
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if rights.group(Operation.READ, request.group_id) else _GROUP
 
 
 def offset_delete(request: m.OffsetDeleteRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
@@ -117,12 +122,7 @@ class OffsetsById:
     def commit_in_transaction(
         self, request: m.TxnOffsetCommitByIdRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
     ) -> None:
-        code = ErrorCode.NONE
-        if not rights.transactional_id(Operation.WRITE, request.transactional_id):
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        elif not rights.group(Operation.READ, request.group_id):
-            code = _GROUP
-        if code:
+        if code := _in_transaction(request, rights):
             refused = tuple([(topic_id, _codes(parts, int(code))) for topic_id, parts in request.topics])
             exchange.answer(m.TxnOffsetCommitByIdResponse(refused))
             return

@@ -8,7 +8,7 @@ answer. An id is known where Metadata gives it out: that of a declared topic (AD
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.gather import ask_distinct
@@ -21,6 +21,7 @@ from muster_coordinator.shard.ports import Answer
 
 _UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_ID)
 _DOES_NOT_EXIST = (_UNKNOWN, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+_Partitions = TypeVar("_Partitions")
 _Commits = tuple[tuple[bytes, m.PartitionResults], ...]
 _Offsets = tuple[tuple[bytes, tuple[tuple[int, int, int, str, int], ...]], ...]
 
@@ -39,24 +40,20 @@ class TopicIdHandlers:
         self._commit_in_transaction = commit_in_transaction
 
     def offset_commit(self, request: m.OffsetCommitByIdRequest, exchange: Answer) -> None:
-        names = self._names([topic_id for topic_id, _ in request.topics])
+        names, topics = self._by_name(request.topics)
         named = m.OffsetCommitRequest(
             request.group_id,
             request.generation_id,
             request.member_id,
             request.group_instance_id,
             -1,
-            tuple([(names[each], parts) for each, parts in request.topics if each in names]),
+            topics,
             request.api_version,
         )
-        answer = _CommitById(named, names, request.topics, m.OffsetCommitByIdResponse, exchange)
-        if named.topics:
-            self._route(named, answer)
-        else:
-            answer.answer(m.OffsetCommitResponse(()))  # as in Kafka, whether or not the group is here
+        _CommitById(named, names, request.topics, m.OffsetCommitByIdResponse, exchange).ask(self._route)
 
     def txn_offset_commit(self, request: m.TxnOffsetCommitByIdRequest, exchange: Answer) -> None:
-        names = self._names([topic_id for topic_id, _ in request.topics])
+        names, topics = self._by_name(request.topics)
         named = m.TxnOffsetCommitRequest(
             request.transactional_id,
             request.group_id,
@@ -65,14 +62,11 @@ class TopicIdHandlers:
             request.generation_id,
             request.member_id,
             request.group_instance_id,
-            tuple([(names[each], parts) for each, parts in request.topics if each in names]),
+            topics,
             request.api_version,
         )
         answer = _CommitById(named, names, request.topics, m.TxnOffsetCommitByIdResponse, exchange)
-        if named.topics:
-            self._commit_in_transaction(named, answer)
-        else:
-            answer.answer(m.TxnOffsetCommitResponse(()))
+        answer.ask(self._commit_in_transaction)
 
     def offset_fetch(self, request: w.OffsetFetchByIdRequests, exchange: Answer) -> None:
         ask_distinct(
@@ -81,12 +75,12 @@ class TopicIdHandlers:
 
     def _fetch_group(self, group: m.OffsetFetchByIdRequest, answer: Answer) -> None:
         topics = group.topics or ()
-        names = self._names([topic_id for topic_id, _ in topics])
+        names, found = self._by_name(topics)
         named = m.OffsetFetchRequest(
             group.group_id,
             group.member_id,
             group.member_epoch,
-            None if group.topics is None else tuple([(names[each], parts) for each, parts in topics if each in names]),
+            None if group.topics is None else found,
             group.require_stable,
         )
         unknown = tuple(
@@ -96,10 +90,13 @@ class TopicIdHandlers:
         id_of = self._view.id_of if group.topics is None else ids.__getitem__
         self._route(named, _FetchById(named, id_of, unknown, answer))
 
-    def _names(self, topic_ids: list[bytes]) -> dict[bytes, str]:
-        """Topic id -> name, of those that are known."""
-        found = ((topic_id, self._view.name_of(topic_id)) for topic_id in topic_ids)
-        return {topic_id: name for topic_id, name in found if name is not None}
+    def _by_name(
+        self, topics: Sequence[tuple[bytes, _Partitions]]
+    ) -> tuple[dict[bytes, str], tuple[tuple[str, _Partitions], ...]]:
+        """The names of the topics that are known, and these topics by name."""
+        found = ((topic_id, self._view.name_of(topic_id)) for topic_id, _ in topics)
+        names = {topic_id: name for topic_id, name in found if name is not None}
+        return names, tuple([(names[each], parts) for each, parts in topics if each in names])
 
 
 class _CommitById:
@@ -125,8 +122,18 @@ class _CommitById:
         self._respond = respond
         self._exchange = exchange
 
+    def ask(self, route: Callable[[Any, Answer], None]) -> None:
+        """Hand the request on, unless no topic of it is known: as in Kafka, whether or not the group is here."""
+        if self._request.topics:
+            route(self._request, self)
+        else:
+            self._answer(())
+
     def answer(self, response: m.OffsetCommitResponse | m.TxnOffsetCommitResponse) -> None:
-        topics = tuple([(self._ids[name], codes) for name, codes in response.topics])
+        self._answer(response.topics)
+
+    def _answer(self, answered: m.CommitResults) -> None:
+        topics = tuple([(self._ids[name], codes) for name, codes in answered])
         if self._unknown:
             topics = m.each_once(sorted(self._unknown + topics, key=self._place))
         self._exchange.answer(self._respond(topics))
