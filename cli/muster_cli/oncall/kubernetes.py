@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muster_cli.oncall.seen import OperatorSeen, PodSeen, Seen, Unreachable, Unreadable
+from muster_cli.oncall.seen import NO_OPERATOR, OperatorSeen, PodSeen, Seen, Unreachable, Unreadable
 from muster_operator.api.durations import parse_time
 from muster_operator.api.models import CoordinatorCluster, MusterUser, OffsetsPartition, OffsetsTopic, Resource
 from muster_operator.kube.client import Json, KubeClient, connect, context_namespace, is_refused, uses_service_account
@@ -17,7 +17,7 @@ from muster_operator.kube.manifests import CLUSTER_LABEL
 from muster_operator.kube.objects import collection_path, decode
 from muster_operator.kube.pod_info import is_made_by, pod_info
 from muster_operator.kube.run import LEASE_NAME
-from muster_operator.store.port import StoreError
+from muster_operator.store.port import NotFoundError, StoreError
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -104,9 +104,11 @@ class KubernetesReader:
         return tuple(found)
 
     async def _operator(self, namespace: str) -> OperatorSeen | None:
-        """Its Lease is where the clusters are."""
+        """Its Lease is where the clusters are. None: it may not be read."""
         try:
             lease = await self.client.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}")
+        except NotFoundError:
+            return NO_OPERATOR
         except StoreError as error:
             if not is_refused(error):
                 raise

@@ -44,6 +44,10 @@ class OperatorSeen:
         return bool(self.holder) and now - self.renewed <= OPERATOR_AWAY_S
 
 
+NO_OPERATOR = OperatorSeen("", 0.0)
+"""There is no Lease: no operator has ever acted in the namespace."""
+
+
 @dataclass(frozen=True)
 class Unreadable:
     """An object that an older schema let in, or another version of Muster has written."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from muster_cli.oncall.seen import Seen
+from muster_cli.oncall.seen import NO_OPERATOR, Seen
 from muster_operator.api.conditions import Condition, ConditionType, Reason, find_condition
 from muster_operator.api.durations import parse_time
 from muster_operator.api.models import OffsetsPartition, OffsetsTopic, PartitionState, Resource
@@ -32,6 +32,7 @@ AT_ONCE = (
 GOOD_TO_KNOW = (ConditionType.UPGRADE_AVAILABLE, ConditionType.CLIENTS_SHARE_USER)
 ASKED_FOR = INTENDED - {Reason.CREATING_PODS, Reason.AWAITING_ADDRESSES, Reason.GIVING}
 """Reasons that last as long as somebody wants, or as it takes."""
+OPERATOR_PODS = "kubectl get pods -A -l app.kubernetes.io/part-of=muster"
 NAMES_SHOWN = 3
 """Objects that share a reason and a message are named in one note, by this many names and a number."""
 
@@ -103,6 +104,9 @@ class _Lists:
 def _judge_operator(seen: Seen, lists: _Lists) -> None:
     if seen.operator is None:
         lists.notes.append(Note("operator", "NotAsked", "its Lease may not be read, so whether one acts is not known"))
+    elif seen.operator == NO_OPERATOR:
+        text = f"no operator has acted in this namespace yet: {OPERATOR_PODS} shows whether one runs"
+        lists.add(Note("operator", "NoOperator", text, seen.cluster.metadata.creation_timestamp), LEADERLESS_PATIENCE_S)
     elif not seen.operator.acts(lists.now):
         holder = seen.operator.holder
         why = (
@@ -118,7 +122,7 @@ def _judge_object(each: Resource, lists: _Lists, *, causes_follow: bool) -> None
     """`causes_follow`: partitions without a leader have notes of their own."""
     conditions = each.status.conditions
     ready = find_condition(conditions, ConditionType.READY)
-    if ready is None:
+    if ready is None or ready.reason == Reason.NOT_SEEN:  # the default of the definition, which has no time
         since = each.metadata.creation_timestamp
         lists.add(Note(about(each), Reason.NOT_SEEN, "no operator has looked at it", since), LEADERLESS_PATIENCE_S)
         return

@@ -15,6 +15,7 @@ from muster_cli.oncall.kubernetes import KubernetesReader, pod_seen
 from muster_cli.oncall.screen import ago, screen, short
 from muster_cli.oncall.seen import OperatorSeen, Seen, Unreachable
 from muster_cli.oncall.status import ClusterReport, StatusReport, build_status
+from muster_operator.api.crds import definitions
 from muster_operator.api.durations import format_time
 from muster_operator.kube.client import Json
 from muster_operator.kube.manifests import CLUSTER_LABEL
@@ -34,6 +35,13 @@ async def report(objects: Json, later_s: float = 0.0) -> ClusterReport:
         lease["spec"]["renewTime"] = format_time(now)
     (only,) = build_status([await seen(objects)], now).clusters
     return only
+
+
+def default_status(plural: str) -> Json:
+    """The status that the API server gives to a new object."""
+    (spec,) = (each["spec"] for _, each in definitions() if each["spec"]["names"]["plural"] == plural)
+    default: Json = spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["default"]
+    return default
 
 
 def condition(kind: str, status: str, reason: str, now: float, message: str = "why") -> Json:
@@ -137,6 +145,25 @@ async def test_object_that_no_operator_has_looked_at_needs_a_person() -> None:
     objects = recorded("healthy")
     del objects["coordinatorclusters"][0]["status"]
     assert [each.reason for each in (await report(objects)).needs_person] == ["NotSeen"]
+
+
+@pytest.mark.parametrize(("after_s", "verdict"), [(30.0, "under way"), (120.0, "needs a person")])
+async def test_cluster_that_was_applied_without_an_operator_says_so(after_s: float, verdict: str) -> None:
+    """As it is when the operator's image cannot be pulled: no Lease, and the status that the definition gives."""
+    objects, created = recorded("healthy"), 1_900_000_000.0
+    cluster = objects["coordinatorclusters"][0]
+    cluster["metadata"]["creationTimestamp"] = format_time(created)
+    cluster["status"] = default_status("coordinatorclusters")
+    for plural in ("leases", "offsetstopics", "offsetspartitions", "pods", "musterusers"):
+        objects[plural] = []
+    told = build_status([await seen(objects)], created + after_s).clusters[0]
+    assert told.verdict == verdict
+    notes = (*told.needs_person, *told.under_way)
+    assert [(each.reason, each.since) for each in notes] == [
+        ("NoOperator", format_time(created)),
+        ("NotSeen", format_time(created)),
+    ]
+    assert "kubectl get pods" in notes[0].message
 
 
 @pytest.mark.parametrize(("holder", "who"), [("muster-system/operator", "operator has not renewed"), ("", "nobody")])
