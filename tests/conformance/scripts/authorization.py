@@ -59,6 +59,30 @@ async def leave_without_the_right(s: Session, version: int) -> None:
         await s.ask("leave_group", version, group_id=group, member_id="m", members=members)
 
 
+@script(versions=(0, 1))
+async def consumer_joins_without_the_right(s: Session, version: int) -> None:
+    """To the group, or to a topic by whose name it subscribes."""
+    joining = {"member_id": "m", "member_epoch": 0, "rebalance_timeout": 30_000, "topic_partitions": ()}
+    for group in groups(s):
+        for number, subscribed in enumerate((("t",), ("u", "t"), ("hidden",), ("missing", "t"), ("topic.with-all_1",))):
+            asked = {"group_id": f"{group}-{number}", "subscribed_topic_names": subscribed} | joining
+            await s.ask("consumer_group_heartbeat", version, **asked)
+            await s.ask("consumer_group_heartbeat", version, **(asked | {"member_epoch": -1}))
+
+
+@script(versions=(0, 1))
+async def consumers_described_without_the_right(s: Session, version: int) -> None:
+    """To the group, or to a topic to which a member subscribes or that it has."""
+    joining = {"member_epoch": 0, "rebalance_timeout": 30_000, "topic_partitions": ()}
+    for kind, subscribed in (("read", ("t",)), ("open", ("u", "t"))):
+        asked = {"group_id": f"{kind}-{s.name}", "member_id": "m", "subscribed_topic_names": subscribed} | joining
+        await s.ask("consumer_group_heartbeat", 1, client_id="consumer", **asked)
+    for operations in (False, True):
+        for group in groups(s):
+            asked = {"group_ids": (group,), "include_authorized_operations": operations}
+            await s.ask("consumer_group_describe", version, **asked)
+
+
 @script(versions=range(2, 11))
 async def commit_without_the_right(s: Session, version: int) -> None:
     for group in groups(s):

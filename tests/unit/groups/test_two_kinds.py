@@ -50,6 +50,11 @@ def test_classic_group_is_not_described_as_a_consumer_group(h: TwoKinds) -> None
     assert (described.error_code, described.error_message) == (69, "Group g is not a consumer group.")
 
 
+def test_no_group_without_a_name_is_described_as_a_consumer_group(h: TwoKinds) -> None:
+    described = h.send(c.DescribeConsumerGroupRequest("")).response
+    assert (described.error_code, described.error_message) == (ErrorCode.INVALID_GROUP_ID, None)
+
+
 def test_member_of_one_kind_is_refused_by_a_group_of_the_other() -> None:
     """[migration policy disabled; KAFKA-20640]"""
     h = TwoKinds(consumer_config=DISABLED)

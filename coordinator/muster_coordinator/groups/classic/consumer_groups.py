@@ -123,6 +123,8 @@ def describe_consumers(
     state: GroupTables, request: c.DescribeConsumerGroupRequest, token: Token, now_ms: int
 ) -> Result:
     group_id = request.group_id
+    if not group_id:
+        return Result(response=c.DescribedConsumerGroup(group_id, int(ErrorCode.INVALID_GROUP_ID)))
     if group_id in state.groups and group_id not in state.consumers.groups:
         code = int(ErrorCode.GROUP_ID_NOT_FOUND)
         message = f"Group {group_id} is not a consumer group."
