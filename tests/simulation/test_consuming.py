@@ -239,6 +239,18 @@ def test_member_that_is_silent_for_longer_than_its_session_is_out() -> None:
 # -- what members know ------------------------------------------------------------------------------------------------
 
 
+def test_group_that_was_removed_and_made_anew_lives_another_life() -> None:
+    written = _Written()
+    first = written.log.life("g")
+    written.log.removed.add(("g", "a", 7))
+    written.batch((MEMBER_TYPE, "a", None), (METADATA_TYPE, "", ConsumerGroupMetadataValue(4, 1)))
+    assert written.log.life("g") == first == 0
+    written.batch((METADATA_TYPE, "", None))
+    assert written.log.life("g") is None
+    written.batch((METADATA_TYPE, "", ConsumerGroupMetadataValue(1, 1)))
+    assert written.log.life("g") == 1
+
+
 class _Member:
     is_settled = True
 

@@ -54,12 +54,13 @@ def _epochs_of(current: ConsumerGroupCurrentValue) -> dict[tuple[bytes, int], in
 class ConsumerLog:
     """What the log of one partition says. `removed`: (group, member, epoch of the leader that removed it, for a
     reason). `removals`: how often a member of a group was removed by a committed record. `changes`: how often a group
-    became one of the other kind, with members."""
+    became one of the other kind, with members. `ends`: how often a group was removed."""
 
     def __init__(self, removed: set[tuple[str, str, int]] | None = None) -> None:
         self.removed: set[tuple[str, str, int]] = set() if removed is None else removed
         self.removals: Counter[tuple[str, str]] = Counter()
         self.changes: Counter[str] = Counter()
+        self.ends: Counter[str] = Counter()
         self._changes_before = 0
         self._ended: dict[str, _Group] = {}  # in this batch
         self._groups: dict[str, _Group] = {}
@@ -97,6 +98,7 @@ class ConsumerLog:
                 if group.members:
                     raise Violation(f"{group_id} is removed with {sorted(group.members)} in epoch {epoch}")
                 self._ended[group_id] = self._groups.pop(group_id)
+                self.ends[group_id] += 1
             case None if record.type == MEMBER_TYPE and member in group.members:
                 del group.members[member]
                 group.current.pop(member, None)
@@ -160,6 +162,10 @@ class ConsumerLog:
         """The ids of the members that the records of a consumer group have left in it."""
         found = self._groups.get(group_id)
         return frozenset() if found is None else frozenset(found.members)
+
+    def life(self, group_id: str) -> int | None:
+        """How often the group was removed before it began as it is now; None: there is none."""
+        return self.ends[group_id] if group_id in self._groups else None
 
     def reached(self, group_id: str, member: str) -> int:
         """The highest epoch that the member of a consumer group ever had; -1: it was in none."""

@@ -177,7 +177,13 @@ class ModernConsumer:
             if self._is_one_of_many:  # a classic group lets anybody fetch
                 topics = (("ct-a", (0,)),)
                 requests += [m.OffsetFetchRequest(name, self._member, e, topics, False) for e in self._epochs[:-1]]
-        say_late(self._caller, random.choice(requests), self._next)
+        life = group.log.life(name)  # nobody is turned away by a group that is not there: it has no offsets
+        say_late(
+            self._caller,
+            random.choice(requests),
+            self._next,
+            lambda: life is not None and group.log.life(name) == life,
+        )
 
     def _claim(self, place: Place, epoch: int) -> None:
         holder, found = self._group.holder(place), self._world.topics.find(place[0])
