@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.log.offsets_history import HISTORIES, RETENTION_MS, History, Step, assert_same, state_of
 
 from muster_coordinator.log.cleaning.compaction import Compaction
-from muster_coordinator.records.batch import RecordBatch, read_batch
+from muster_coordinator.records.batch import RecordBatch, encode_batch, read_batch
 
 Batches = list[RecordBatch]
 
@@ -124,3 +124,18 @@ def test_records_that_count_are_kept_and_others_go(steps: list[Step], kept: list
     batches, now_ms = write(steps)
     left = flat(compact(batches, now_ms)[0])
     assert [record.offset for batch in left for record in batch.records()] == kept
+
+
+@pytest.mark.parametrize("record_type", [*range(9, 16), *range(17, 25), 99])
+def test_records_of_other_kinds_of_groups_are_kept_the_newest_of_each_key(record_type: int) -> None:
+    """Share groups, Streams groups, and what a later release may have: nobody here reads them."""
+    key, other = (record_type.to_bytes(2, "big") + name for name in (b"\0\x01g", b"\0\x01h"))
+    records = [(key, b"old"), (other, b"kept"), (key, b"new"), (other + b"-", None)]
+    batches = [
+        read_batch(encode_batch([record], base_offset=offset, leader_epoch=1, timestamp_ms=0))
+        for offset, record in enumerate(records)
+    ]
+    left = flat(compact(batches, 0)[0])
+    assert [(r.key, r.value) for batch in left for r in batch.records()] == records[1:]
+    after = flat(compact(batches, 2 * RETENTION_MS)[0])
+    assert [(r.key, r.value) for batch in after for r in batch.records()] == records[1:3]
