@@ -20,7 +20,13 @@ FOLDERS = (ROOT / "config" / "monitoring" / "dashboards", ROOT / "charts" / "mus
 
 GLANCE = (
     *("muster_operator_leaderless_partitions", "muster_operator_partitions", "muster_operator_failover_seconds"),
-    *("muster_operator_failover_phase_seconds", "muster_requests", "muster_offset_commits", "muster_commit_seconds"),
+    *(
+        "muster_operator_failover_phase_seconds",
+        "muster_requests",
+        "muster_request_seconds",
+        "muster_offset_commits",
+        "muster_commit_seconds",
+    ),
     *("muster_flush_seconds", "muster_follower_lag", "muster_groups", "muster_consumer_groups", "muster_connections"),
     *("muster_connection_errors", "muster_storage_writable", "muster_damaged_replicas", "muster_operation_errors"),
     *("muster_mirror_lag", "muster_gateway_group_requests_waiting"),
@@ -29,14 +35,14 @@ GLANCE = (
 
 ROWS = {
     "coordinators": (
-        ("Clients", r"connection|refused_requests|throttled|requests$|site_fenced"),
+        ("Clients", r"connection|refused_requests|throttled|requests$|request_|site_fenced"),
         (
             "Partitions and replicas",
             r"partitions$|replicas|elections|leaderships|step_downs|confirmations|follower_lag",
         ),
         ("Storage and loading", r"storage|load|records_loaded|unknown_records|background|uncleanable|operation_errors"),
         ("Turns and commits", r"queue|processing|flush|commit"),
-        ("Groups and offsets", r"groups|offset|rebalances"),
+        ("Groups and offsets", r"groups|offset|rebalances|sessions"),
         ("Transactions", r"transaction|producer_ids"),
         ("Mirror", r"mirror"),
         ("Other pods", r"peer"),

@@ -12,9 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
 
+import kio.schema.heartbeat.v4.request as heartbeat
 import render_metrics  # hack/ is no package
 from tests.support.pod import SoloPod
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.podapi.models import StatusEvent
 
 pytestmark = pytest.mark.integration
@@ -54,13 +56,20 @@ async def test_metrics_count_what_happened_and_keep_it_when_the_leadership_ends(
         client = await pod.client()
         for offset in range(5):
             assert await client.commit("g", offset) == 0
+        for _ in range(2):
+            request = heartbeat.HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+            assert (await client.call(request)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         await client.close()
+        assert await pod.metric("muster_request_errors_total", api="Heartbeat", error="UNKNOWN_MEMBER_ID") == 2
         assert await pod.metric("muster_offset_commits_total") == 5
         assert await pod.metric("muster_offsets") == 1
         assert await pod.metric("muster_groups", state="Empty") == 1
         assert await pod.metric("muster_transactional_ids", state="Ongoing") == 0
         assert await pod.metric("muster_partitions", state="ACTIVE") == 2
         assert await pod.metric("muster_requests_total", api="OffsetCommit") == 5
+        assert await pod.metric("muster_request_seconds_count", api="OffsetCommit") == 5
+        assert 0 < await pod.metric("muster_request_seconds_sum", api="OffsetCommit") < 5
+        assert await pod.metric("muster_sessions_ended_total") == 0
         assert await pod.metric("muster_load_seconds_count", topic="__consumer_offsets") == 2
         assert await pod.metric("muster_flush_seconds_count") >= 5
         assert await pod.metric("muster_flush_seconds_sum") > 0

@@ -269,7 +269,9 @@ class GroupCoordinator:
         if kind == "consumer-rebalance":
             return on_rebalance_timer(self._state.consumers, group_id, member_id, fencing(self._state, now_ms))
         if kind in ("consumer-session", "consumer-join", "consumer-sync"):
-            return on_member_timer(self._state.consumers, group_id, member_id, fencing(self._state, now_ms))
+            result = on_member_timer(self._state.consumers, group_id, member_id, fencing(self._state, now_ms))
+            self._state.counters.sessions_ended += kind == "consumer-session" and bool(result.records)
+            return result
         group = self._state.group(group_id)
         if group is None:
             return NOTHING
@@ -346,6 +348,7 @@ class GroupCoordinator:
             "offset_deletions": counters.offset_deletions,
             "offset_expirations": counters.offset_expirations,
             "rebalances_completed": counters.rebalances_completed,
+            "sessions_ended": counters.sessions_ended,
         }
 
     def group_counts(self) -> dict[GroupState, int]:

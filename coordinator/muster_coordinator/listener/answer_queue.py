@@ -5,13 +5,16 @@ one write.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.request_counts import RequestCounts
 from muster_coordinator.listener.rotation import ANSWER_UNIT_BYTES, Rotation
 from muster_coordinator.listener.user_load import UserLoad
+from muster_coordinator.shard.metrics import BOUNDS_MS
 from muster_coordinator.wire.framing import encode_response_head
 
 COUNTED_BYTES = 4 << 10
@@ -82,8 +85,11 @@ class AnswerQueue:
     so that a connection has one such answer in the making: `large`.
     """
 
-    def __init__(self, flow: Flow, rotation: Rotation, may_answer: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self, flow: Flow, rotation: Rotation, counts: RequestCounts, may_answer: Callable[[], bool] | None = None
+    ) -> None:
         """`may_answer`: whether anything may be told to a client now; None: it may always."""
+        self._counts = counts
         self._may_answer = may_answer
         self.pending: deque[Exchange] = deque()
         self.request_bytes = 0
@@ -106,12 +112,14 @@ class AnswerQueue:
         """Tell the user's load of each request that is answered or given up."""
         self._load = load
 
-    def complete(self, exchange: Exchange, frame: bytes) -> None:
+    def complete(self, exchange: Exchange, frame: bytes, errors: Sequence[int] = ()) -> None:
         """Implements `exchange.Answers`."""
         pending = self.pending
         if not pending:
             return  # the connection is gone
         self.request_bytes -= exchange.size
+        for code in errors:
+            self._counts.errors[exchange.api.key, code] += 1
         size = len(frame)
         self.ready_bytes += size
         self._rotation.units -= size // ANSWER_UNIT_BYTES
@@ -127,11 +135,14 @@ class AnswerQueue:
     def _first_leaves(self, frame: bytes) -> None:
         """The first exchange in flight ends with these bytes, and so do those behind it that are answered already."""
         pending, out, flow = self.pending, self._out, self._flow
-        pending.popleft()
+        now_s = self._counts.now_s()
+        self._took(pending.popleft(), now_s)
         before = len(out)
         out.append(frame)
         while pending and pending[0].frame is not None:
-            out.append(pending.popleft().frame)  # type: ignore[arg-type]  # checked in the line above
+            exchange = pending.popleft()
+            self._took(exchange, now_s)
+            out.append(exchange.frame)  # type: ignore[arg-type]  # checked two lines above
         if self._load is not None:
             self._load.left(len(out) - before)
         if not self._write_due:
@@ -141,6 +152,12 @@ class AnswerQueue:
             flow.wait_for_turn()  # it may be the first now
         if flow.paused_reading:
             flow.resume_reading()
+
+    def _took(self, exchange: Exchange, now_s: float) -> None:
+        times = self._counts.times[exchange.api.key]
+        took_ms = (now_s - exchange.came_s) * 1000
+        times.counts[bisect_left(BOUNDS_MS, took_ms)] += 1  # `times.observe`, without the calls: once for each request
+        times.sum_ms += took_ms
 
     def complete_in_slices(self, exchange: Exchange, body: Callable[[], Iterator[bytes]]) -> None:
         """Implements `exchange.Answers`."""

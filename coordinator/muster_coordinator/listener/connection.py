@@ -61,7 +61,7 @@ class KafkaConnection(asyncio.Protocol):
         self._handlers = handlers
         self._served_versions = state.served_versions
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
-        self.answers = AnswerQueue(self, state.rotation, state.may_answer)
+        self.answers = AnswerQueue(self, state.rotation, state.counts, state.may_answer)
         self.paused_reading = False
         self._client_ended = False  # it sends no more, and may still read
         self._write_paused = False
@@ -75,6 +75,8 @@ class KafkaConnection(asyncio.Protocol):
         self._has_tls = False
         self.session = session
         self.last_active_ms = state.clock.monotonic_ms()
+        self._now_s = state.clock.monotonic_s
+        self._came_s = 0.0  # when the last bytes were read
         self.held_bytes = 0  # as last reported to `ServerState.held`
         self.closing_since_ms: int | None = None
         self._socket: asyncio.Transport | None = None  # `_transport` until the end, also while it is closing
@@ -126,6 +128,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_active_ms = self._state.now_ms
+        self._came_s = self._now_s()
         self._go_on(data)
 
     def pause_writing(self) -> None:
@@ -200,7 +203,8 @@ class KafkaConnection(asyncio.Protocol):
                     break
                 api = header.api
                 if self._load is None:
-                    exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
+                    version, number = header.api_version, header.correlation_id
+                    exchange = Exchange(self, api, version, number, request, size, self._came_s)
                 else:
                     exchange = self._charged(self._load, header, request, size)
                 answers.pending.append(exchange)
@@ -276,7 +280,7 @@ class KafkaConnection(asyncio.Protocol):
             self._reject("unsupported_request", error)
             return
         self._state.connection_errors["unsupported_api_versions"] += 1
-        exchange = Exchange(self, k18_api_versions.API, 0, 0, None, 0)
+        exchange = Exchange(self, k18_api_versions.API, 0, 0, None, 0, self._came_s)
         if self._load is not None:
             self._load.in_flight += 1
         self.answers.pending.append(exchange)
@@ -295,12 +299,12 @@ class KafkaConnection(asyncio.Protocol):
         api, version = header.api, header.api_version
         rest_ms = load.throttle_ms(self._state.clock.monotonic_ms) if api.key in SINCE else 0
         if not rest_ms:
-            return Exchange(self, api, version, header.correlation_id, request, size)
+            return Exchange(self, api, version, header.correlation_id, request, size, self._came_s)
         self._state.throttled += 1
         self._rests_until_ms = self._state.clock.monotonic_ms() + rest_ms
         self._rest = asyncio.get_running_loop().call_later(rest_ms / 1000, self._rested)
         self._pause_reading()
-        return ThrottledExchange(self, api, version, header.correlation_id, request, size, self._rest_ms)
+        return ThrottledExchange(self, api, version, header.correlation_id, request, size, self._came_s, self._rest_ms)
 
     def _rest_ms(self) -> int:
         return max(0, self._rests_until_ms - self._state.clock.monotonic_ms())

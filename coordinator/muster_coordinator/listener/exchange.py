@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests.error_codes import error_codes
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.security.identity import Identity
 from muster_coordinator.shard.ports import Answer
@@ -18,8 +19,9 @@ from muster_coordinator.wire.throttling import with_throttle_time
 class Answers(Protocol):
     """The destination of a connection's answers."""
 
-    def complete(self, exchange: Exchange, frame: bytes) -> None:
-        """`exchange` is answered by `frame`, which leaves once every earlier request of the connection is answered."""
+    def complete(self, exchange: Exchange, frame: bytes, errors: Sequence[int] = ()) -> None:
+        """`exchange` is answered by `frame`, which leaves once every earlier request of the connection is answered.
+        `errors`: the error codes in it."""
         ...
 
     def complete_in_slices(self, exchange: Exchange, body: Callable[[], Iterator[bytes]]) -> None:
@@ -63,10 +65,17 @@ class ClientAnswer(Answer, Protocol):
 class Exchange:
     """Implements ClientAnswer. The only object that the hot path makes for a request."""
 
-    __slots__ = ("api", "connection", "correlation_id", "frame", "request", "size", "version")
+    __slots__ = ("api", "came_s", "connection", "correlation_id", "frame", "request", "size", "version")
 
     def __init__(
-        self, connection: AnsweringConnection, api: Api, version: int, correlation_id: int, request: Any, size: int
+        self,
+        connection: AnsweringConnection,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        request: Any,
+        size: int,
+        came_s: float,
     ) -> None:
         self.connection = connection
         self.api = api
@@ -74,6 +83,7 @@ class Exchange:
         self.correlation_id = correlation_id
         self.request = request
         self.size = size  # of the request's frame
+        self.came_s = came_s  # when it had been read whole, by the monotonic clock
         self.frame: bytes | None = None  # the answer, while earlier requests of the connection are not answered
 
     def answer(self, response: Any) -> None:
@@ -83,7 +93,8 @@ class Exchange:
         if api.slices is not None and api.slices(version, response) is not None:
             answers.complete_in_slices(self, partial(self.slices, response))
         else:
-            answers.complete(self, encode_response_frame(api, version, self.correlation_id, self.whole(response)))
+            frame = encode_response_frame(api, version, self.correlation_id, self.whole(response))
+            answers.complete(self, frame, error_codes(response))
 
     def whole(self, response: Any) -> bytes:
         """The body of an answer that is not large."""
@@ -113,9 +124,10 @@ class ThrottledExchange(Exchange):
         correlation_id: int,
         request: Any,
         size: int,
+        came_s: float,
         rest_ms: Callable[[], int],
     ) -> None:
-        super().__init__(connection, api, version, correlation_id, request, size)
+        super().__init__(connection, api, version, correlation_id, request, size, came_s)
         self._rest_ms = rest_ms
 
     def whole(self, response: Any) -> bytes:

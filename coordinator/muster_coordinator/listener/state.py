@@ -11,6 +11,7 @@ import structlog
 
 from muster_coordinator.listener.audit import LONGEST_NAME, AuditLog
 from muster_coordinator.listener.exchange import AnsweringConnection, ClientAnswer
+from muster_coordinator.listener.request_counts import RequestCounts
 from muster_coordinator.listener.rotation import LIGHT_RESERVE, Rotation
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity
@@ -88,6 +89,7 @@ class ServerState:
         self.clock = clock
         self.now_ms = clock.monotonic_ms()  # as of the last housekeeping: idle times need no more
         self.requests: Counter[int] = Counter()  # by API key
+        self.counts = RequestCounts(clock)
         self.connection_errors: Counter[str] = Counter()  # by reason
         self.accepted = 0
         self.throttled = 0

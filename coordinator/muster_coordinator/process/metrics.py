@@ -12,6 +12,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.listener import KafkaListeners
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.mirroring.mirror import Mirror
@@ -21,11 +22,13 @@ from muster_coordinator.shard.metrics import Histogram
 from muster_coordinator.states import ShardState
 from muster_coordinator.wire.served import KAFKA_4_3
 
+_ERROR_NAMES = {int(each): each.name for each in ErrorCode}
 _EVENT_TEXTS = {
     "offset_commits": "Offsets committed (Kafka: offset-commit-count).",
     "offset_deletions": "Offsets deleted by request (Kafka: offset-deletion-count).",
     "offset_expirations": "Offsets that expired (Kafka: offset-expiration-count).",
     "rebalances_completed": "Rebalances completed (Kafka: group-completed-rebalance-count).",
+    "sessions_ended": "Members that were removed because they were silent for their session timeout.",
     "transactions_committed": "Transactions whose commit was decided.",
     "transactions_aborted": "Transactions whose abort was decided.",
     "transactions_timed_out": "Transactions aborted because their time was over.",
@@ -122,6 +125,7 @@ class PodCollector(Collector):
         for key, count in sorted(listener.requests.items()):
             requests.add_metric([_API_NAMES[key]], count)
         yield requests
+        yield from self._felt()
         site = self._site()
         yield GaugeMetricFamily(
             "muster_site_fenced",
@@ -129,6 +133,27 @@ class PodCollector(Collector):
             "may, or is of no site.",
             int(site is not None and not site.held),
         )
+
+    def _felt(self) -> Iterator[Metric]:
+        """The time and the errors of requests, as clients feel them."""
+        counts = self._listener.state.counts
+        times = HistogramMetricFamily(
+            "muster_request_seconds",
+            "Requests by Kafka API, from the moment when they had come whole to their answer at the socket. JoinGroup, "
+            "SyncGroup and Fetch wait for others, which is part of it.",
+            labels=["api"],
+        )
+        for key, histogram in sorted(counts.times.items()):
+            _add_histogram(times, [_API_NAMES[key]], histogram)
+        yield times
+        errors = CounterMetricFamily(
+            "muster_request_errors",
+            "Error codes in answers, by Kafka API and name: one for each partition, group or resource that has it.",
+            labels=["api", "error"],
+        )
+        for (key, code), count in sorted(counts.errors.items()):
+            errors.add_metric([_API_NAMES[key], _ERROR_NAMES.get(code, str(code))], count)
+        yield errors
 
     def _shards(self) -> Iterator[Metric]:
         manager = self._manager

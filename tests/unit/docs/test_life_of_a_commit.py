@@ -20,7 +20,7 @@ from tests.support.pod import SoloPod
 pytestmark = pytest.mark.interpreted
 
 REPOSITORY = Path(__file__).parents[3]
-STAYS_MAX = 40
+STAYS_MAX = 41
 VISITS_MAX = 2
 WARM_UP = 200
 """Commits before the one that is traced: by then the pod knows whether the disk is fast."""

@@ -192,6 +192,7 @@ def test_sessions_of_consumers_begin_anew_at_a_new_leader(h: TwoKinds) -> None:
     assert h.described().members
     h.advance(1)
     assert not h.described().members
+    assert h.coordinator.event_counts["sessions_ended"] == 1
 
 
 def test_expression_is_resolved_by_an_event(h: TwoKinds) -> None:

@@ -28,6 +28,9 @@ class Clock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_s(self) -> float:
+        return self.now_ms / 1000
+
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.now_ms
 

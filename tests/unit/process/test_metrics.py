@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from muster_coordinator.listener.request_counts import RequestCounts
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.storage_health import StorageHealth
 from muster_coordinator.podapi.models import SiteStatus
+from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.process.metrics import PodCollector
 from muster_coordinator.shard.metrics import ShardMetrics
 
@@ -51,7 +53,8 @@ def test_pod_that_may_answer_no_client_is_shown_as_fenced(site: SiteStatus | Non
     nothing: dict[str, int] = {}
     counts = {"connections": nothing, "accepted": 0, "held_bytes": 0, "throttled": 0}
     by_name = {"connection_errors": nothing, "requests": nothing, "audit": SimpleNamespace(refused=nothing)}
-    listener: Any = SimpleNamespace(state=SimpleNamespace(**counts, **by_name))
+    felt = RequestCounts(SystemClock())
+    listener: Any = SimpleNamespace(state=SimpleNamespace(**counts, **by_name, counts=felt))
     others: Any = None
     collector = PodCollector(listener, others, others, None, lambda: site)
     found = {family.name: family for family in collector._connections()}

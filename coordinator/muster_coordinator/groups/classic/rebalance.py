@@ -155,6 +155,7 @@ def on_session_timer(state: GroupTables, group: ClassicGroup, member_id: str, ef
         member = group.members.get(member_id)
         if member is None or member.satisfies_session():
             return
+        state.counters.sessions_ended += 1
         remove_member(group, member, effects)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             prepare_rebalance(state, group, effects, now_ms)

@@ -31,13 +31,14 @@ _UNCOUNTED = dict.fromkeys(GroupState, 0)
 class Counters:
     """Events since the tables were created, with the meaning of Kafka's sensors in GroupCoordinatorMetrics."""
 
-    __slots__ = ("offset_commits", "offset_deletions", "offset_expirations", "rebalances_completed")
+    __slots__ = ("offset_commits", "offset_deletions", "offset_expirations", "rebalances_completed", "sessions_ended")
 
     def __init__(self) -> None:
         self.offset_commits = 0
         self.offset_deletions = 0
         self.offset_expirations = 0
         self.rebalances_completed = 0
+        self.sessions_ended = 0
 
 
 class GroupTables:

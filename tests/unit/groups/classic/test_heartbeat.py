@@ -61,6 +61,7 @@ def test_silent_member_is_removed_and_the_others_rebalance(h: Harness) -> None:
     h.advance(1)
     assert h.heartbeat("g", 1, leader) == ErrorCode.REBALANCE_IN_PROGRESS
     assert h.heartbeat("g", 1, follower) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.coordinator.event_counts["sessions_ended"] == 1
 
 
 def test_last_silent_member_leaves_an_empty_group_of_the_next_generation(h: Harness) -> None:
