@@ -200,7 +200,7 @@ async def _start(
     if remembered is not None:
         pod.remember(remembered)
     mirror = _mirror(settings, manager, view, clock, stack, health, upstream_topics, events)
-    metrics = PodMetrics(listeners, manager, network, mirror, site_status).render
+    metrics = PodMetrics(listeners, manager, network, mirror, site_status, clock).render
     api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
     api.router.add_routes(marker_hold_routes(markers.hold))

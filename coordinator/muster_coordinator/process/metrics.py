@@ -19,6 +19,7 @@ from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.podapi.models import SiteStatus
 from muster_coordinator.shard.metrics import Histogram
+from muster_coordinator.shard.ports import Clock
 from muster_coordinator.states import ShardState
 from muster_coordinator.wire.served import KAFKA_4_3
 
@@ -70,10 +71,12 @@ class PodCollector(Collector):
         network: PeerNetwork,
         mirror: Mirror | None,
         site: Callable[[], SiteStatus | None],
+        clock: Clock,
     ) -> None:
         """`site`: the pod's right to answer clients; None: it is of no site."""
         self._listener = listener
         self._manager = manager
+        self._clock = clock
         self._network = network
         self._following = mirror
         self._site = site
@@ -305,6 +308,12 @@ class PodCollector(Collector):
             "Records that the follower furthest behind lacks of a partition led here.",
             max(lags, default=0),
         )
+        now_ms = self._clock.monotonic_ms()
+        yield GaugeMetricFamily(
+            "muster_follower_lag_seconds",
+            "For how long the follower furthest behind has lacked records of a partition led here; 0: all have all.",
+            max((core.longest_behind_ms(now_ms) for core in cores), default=0) / 1000,
+        )
         yield GaugeMetricFamily(
             "muster_rebuilding_replicas",
             "Replicas that lack what they acknowledged once, and are counted nowhere until they have caught up.",
@@ -427,9 +436,10 @@ class PodMetrics:
         network: PeerNetwork,
         mirror: Mirror | None,
         site: Callable[[], SiteStatus | None],
+        clock: Clock,
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(PodCollector(listener, manager, network, mirror, site))
+        self._registry.register(PodCollector(listener, manager, network, mirror, site, clock))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)

@@ -137,6 +137,11 @@ class ReplicaCore:
         leader = self._leadership.leader
         return leader.followers if leader is not None else ()
 
+    def longest_behind_ms(self, now_ms: int) -> int:
+        """Returns for how long (ms) a follower of this leader has lacked something: the longest; 0 if none does."""
+        leader = self._leadership.leader
+        return leader.longest_behind_ms(now_ms) if leader is not None else 0
+
     @property
     def live_leader(self) -> str:
         """Log id of the leader that this replica heard last; "" if it heard none lately."""

@@ -168,7 +168,9 @@ class Leader:
             peer.acked_round = ack.round
             if self._reads_wanted > self._reads_confirmed:
                 self._confirm_reads()
-        end = peer.take_ack(ack, self._context.now_ms)
+        context = self._context
+        end = peer.take_ack(ack, context.now_ms)
+        peer.caught_up(end, context.log.end, context.now_ms)
         if end >= 0 and not ack.rebuilding:
             self._count(peer.log_id, end)
         self._fill(peer)
@@ -242,6 +244,12 @@ class Leader:
     def followers(self) -> tuple[tuple[str, int, bool], ...]:
         """(log id, verified and durable end or -1, rebuilding) of each."""
         return tuple((peer.log_id, peer.match_end, peer.rebuilding) for peer in self._peers.values())
+
+    def longest_behind_ms(self, now_ms: int) -> int:
+        """Returns for how long (ms) a follower has lacked something of the log: the longest; 0 if none does."""
+        end = self._context.log.end
+        behind = [now_ms - peer.caught_up_ms for peer in self._peers.values() if peer.match_end < end]
+        return max(behind, default=0)
 
     @property
     def is_refused(self) -> bool:

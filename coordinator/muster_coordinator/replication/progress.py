@@ -12,7 +12,11 @@ from muster_coordinator.replication.messages import Ack
 
 
 class ReplicaProgress:
-    """`match_end`: verified and durable there, -1 unknown; `next_offset`: of the next append; times in ms."""
+    """`match_end`: verified and durable there, -1 unknown; `next_offset`: of the next append; times in ms.
+
+    `caught_up_ms`: the last time at which it is known to have had the leader's whole log (Kafka's lastCaughtUpTimeMs);
+    that of its first append until then.
+    """
 
     def __init__(self, log_id: str, next_offset: int, now_ms: int) -> None:
         self.log_id = log_id
@@ -27,6 +31,8 @@ class ReplicaProgress:
         self.sent_round = -1
         self.acked_round = -1
         self.heard_ms = now_ms
+        self.caught_up_ms = now_ms
+        self._goal = (next_offset, now_ms)  # an end that the leader's log had, and when
         self.waits_since_ms: int | None = None
         self.incarnation = 0
         self.rebuilding = False
@@ -82,6 +88,16 @@ class ReplicaProgress:
             self.waits_since_ms = None
             self.chunks = 0
         return ack.end
+
+    def caught_up(self, end: int, log_end: int, now_ms: int) -> None:
+        """Its log was acked up to `end`, and the leader's ends at `log_end`."""
+        if end >= log_end:
+            self.caught_up_ms = now_ms
+        elif end >= self._goal[0]:  # under load there is always something new: it has what was there at the last ack
+            self.caught_up_ms = self._goal[1]
+        else:
+            return
+        self._goal = (log_end, now_ms)
 
     def _progress(self, now_ms: int) -> None:
         self.chunks = max(self.chunks - 1, 0)

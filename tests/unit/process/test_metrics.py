@@ -28,7 +28,9 @@ def shown(health: StorageHealth) -> list[float]:
     """Damaged replicas, and doubled ones."""
     manager: Any = SimpleNamespace(health=health, shards={}, replicas={}, metrics=ShardMetrics())
     others: Any = None
-    found = {family.name: family for family in PodCollector(others, manager, others, None, lambda: None)._shards()}
+    found = {
+        family.name: family for family in PodCollector(others, manager, others, None, lambda: None, others)._shards()
+    }
     return [found[f"muster_{kind}_replicas"].samples[0].value for kind in ("damaged", "doubled")]
 
 
@@ -56,6 +58,6 @@ def test_pod_that_may_answer_no_client_is_shown_as_fenced(site: SiteStatus | Non
     felt = RequestCounts(SystemClock())
     listener: Any = SimpleNamespace(state=SimpleNamespace(**counts, **by_name, counts=felt))
     others: Any = None
-    collector = PodCollector(listener, others, others, None, lambda: site)
+    collector = PodCollector(listener, others, others, None, lambda: site, others)
     found = {family.name: family for family in collector._connections()}
     assert found["muster_site_fenced"].samples[0].value == fenced

@@ -660,3 +660,50 @@ def test_full_copy_begins_anew_when_its_source_is_cleaned_between_two_ranges_of_
     assert net["c"].seen.count(fx.StartCopy()) == copies
     assert net["c"].seen.count(fx.SwapCopy()) == 1
     assert net["c"].batches[:7] == source.batches[:7]
+
+
+def test_follower_is_behind_for_as_long_as_it_has_lacked_something() -> None:
+    net = led()
+    leader = net["a"].core
+    net.advance(60_000)  # nothing is written, and heartbeats are acked
+    assert leader.longest_behind_ms(net.now) == 0
+    net["c"].down = True
+    net["a"].append(b"record")
+    net.deliver()
+    last_heard = net.now
+    net.advance(2_000)
+    heartbeat_ms = ReplicationSettings().heartbeat_ms
+    assert 2_000 <= leader.longest_behind_ms(net.now) <= net.now - last_heard + heartbeat_ms
+    net["c"].down = False
+    net.advance(1_000)
+    assert leader.longest_behind_ms(net.now) == 0
+    assert net["b"].core.longest_behind_ms(net.now) == 0
+
+
+def test_follower_that_keeps_up_under_load_is_behind_by_one_exchange_only() -> None:
+    net = led()
+    leader = net["a"].core
+    for _ in range(40):  # each ack comes when the next records are there
+        net["a"].append(b"record")
+        acks, net.queue = net.queue, type(net.queue)()
+        net["a"].append(b"record")
+        net.queue, later = acks, net.queue
+        net.now += 50
+        net.deliver()
+        net.queue.extend(later)
+    assert 0 < leader.longest_behind_ms(net.now) <= 150
+    net["b"].down = True
+    for _ in range(10):
+        net.now += 50
+        net["a"].append(b"record")
+        net.deliver()
+    assert leader.longest_behind_ms(net.now) >= 500
+
+
+def test_follower_that_never_acked_is_behind_since_the_leadership_began() -> None:
+    net = Net("abc")
+    net["c"].down = True
+    net["a"].elect(0, ABC, bootstrap=True)
+    net.deliver()
+    net.advance(3_000)
+    assert net["a"].core.longest_behind_ms(net.now) == 3_000
