@@ -55,7 +55,7 @@ ROWS = {
     ),
     "operator": (
         ("Partitions and failovers", r"leaderless|partitions$|failover|election"),
-        ("The operator itself", r"reconcile|queue|cas_conflicts|last_success|heard|build_info|replicas_removed"),
+        ("The operator itself", r"reconcile|queue|cas_conflicts|last_success|heard|build_info|replicas_removed|writes"),
         ("Pods and certificates", r"pod_call|certificates"),
         ("Backups", r"backup"),
     ),

@@ -34,7 +34,7 @@ def main() -> None:
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run(options, reconcile, metrics.render, metrics.hear))
+            runner.run(run(options, reconcile, metrics.render, metrics.hear, metrics.wrote))
     finally:
         if spans is not None:
             spans.close()

@@ -118,6 +118,13 @@ class OperatorMetrics:
             ["resource"],
             registry=self.registry,
         )
+        self.writes = Counter(
+            "muster_operator_writes",
+            "Writes to the API server, also those that failed: verb and resource as in rules of RBAC. Dry runs, which"
+            " change nothing, do not count.",
+            ["verb", "resource"],
+            registry=self.registry,
+        )
         self.certificates_end = Gauge(
             "muster_operator_certificates_end_timestamp_seconds",
             "When the first certificate of the cluster ends; 0: the operator keeps none.",
@@ -176,6 +183,10 @@ class OperatorMetrics:
     def hear(self, resource: str) -> None:
         """Note that the API server has told something of this kind of objects."""
         self.heard.labels(resource).set(time.time())
+
+    def wrote(self, verb: str, resource: str) -> None:
+        """Count a write to the API server."""
+        self.writes.labels(verb, resource).inc()
 
     @contextmanager
     def pod_call(self, call: str) -> Iterator[None]:

@@ -10,7 +10,7 @@ resourceVersion is a ConflictError, its 404 a NotFoundError.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -29,6 +29,8 @@ REQUEST_TIMEOUT_S = 10.0
 
 Json = dict[str, Any]
 
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
 
 class KubeError(StoreError):
     """The API server answered with an error, or did not answer (status 0)."""
@@ -43,9 +45,13 @@ def is_refused(error: StoreError) -> bool:
     return isinstance(error, NotFoundError) or (isinstance(error, KubeError) and error.status == 403)
 
 
-async def connect(kubeconfig: str = "", context: str = "") -> KubeClient:
+def _nothing(verb: str, resource: str) -> None:
+    """Nobody counts."""
+
+
+async def connect(kubeconfig: str = "", context: str = "", wrote: Callable[[str, str], None] = _nothing) -> KubeClient:
     """A client by the service account of this pod, or else by KUBECONFIG. If a file or a context of one is named, by
-    that.
+    that. `wrote`: see KubeClient.
     """
     configuration = Configuration()
     try:
@@ -54,7 +60,7 @@ async def connect(kubeconfig: str = "", context: str = "") -> KubeClient:
         raise KubeError(0, f"no way to a Kubernetes API server: run in a pod, or set KUBECONFIG ({error})") from error
     api = ApiClient(configuration)
     api.rest_client = ApiServerConnections(configuration)
-    return KubeClient(api)
+    return KubeClient(api, wrote=wrote)
 
 
 def uses_service_account(kubeconfig: str = "", context: str = "") -> bool:
@@ -89,11 +95,18 @@ def _kubeconfig(named: str) -> str:
 
 
 class KubeClient:
-    """Requests by path, such as /api/v1/namespaces/default/pods."""
+    """Requests by path, such as /api/v1/namespaces/default/pods.
 
-    def __init__(self, api: ApiClient, timeout: float = REQUEST_TIMEOUT_S) -> None:
+    `wrote` is told each request that could change something, also one that fails: verb and resource as rules of RBAC
+    have them, such as `update` of `offsetstopics/status`. A dry run changes nothing.
+    """
+
+    def __init__(
+        self, api: ApiClient, timeout: float = REQUEST_TIMEOUT_S, wrote: Callable[[str, str], None] = _nothing
+    ) -> None:
         self._api: Any = api  # close() and read() carry no types
         self._timeout = timeout
+        self._wrote = wrote
 
     async def close(self) -> None:
         """Close the connections."""
@@ -170,6 +183,8 @@ class KubeClient:
         timeout: float | None = None,
     ) -> bytes:
         """The body of the answer."""
+        if method in _VERBS and ("dryRun", "All") not in (query or []):
+            self._wrote(_VERBS[method], resource_of(path))
         sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         try:
             serialized = await self._api.param_serialize(
@@ -182,6 +197,15 @@ class KubeClient:
         if 200 <= answer.status < 300:
             return bytes(data)
         raise _error(method, path, answer.status, data)
+
+
+def resource_of(path: str) -> str:
+    """The plural of what a path names, and its subresource: `pods`, `offsetstopics/status`."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]  # without the version, and the group
+    if parts[0] == "namespaces" and len(parts) > 2:
+        parts = parts[2:]
+    return "/".join((parts[0], *parts[2:3]))
 
 
 def _error(method: str, path: str, status: int, data: bytes) -> StoreError:

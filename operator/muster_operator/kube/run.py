@@ -104,14 +104,19 @@ class Surroundings:
 
 
 async def run(
-    options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], bytes], heard: Callable[[str], None]
+    options: KubeOptions,
+    reconcile: Reconcile,
+    metrics: Callable[[], bytes],
+    heard: Callable[[str], None],
+    wrote: Callable[[str, str], None],
 ) -> None:
     """Run until SIGTERM or SIGINT: watch always (a standby's caches are warm), reconcile where the Lease is held.
 
-    `metrics` gives the page for /metrics; `heard` is told what the API server has told of.
+    `metrics` gives the page for /metrics; `heard` is told what the API server has told of, and `wrote` the verb and the
+    resource of each write to it.
     """
     try:
-        client = await connect()
+        client = await connect(wrote=wrote)
     except StoreError as error:
         raise SystemExit(f"muster-operator: {error}") from error
     loaded = asyncio.Event()
