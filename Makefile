@@ -119,6 +119,10 @@ prove-members: $(STAMP) ## members of six clients with all assignors behind the 
 	@CLIENTS="$(or $(CLIENTS),java librdkafka franz sarama kafka-python aiokafka)" \
 	  $(BIN)/pytest -q -s tests/integration/test_gateway_members.py
 
+.PHONY: prove-consumers
+prove-consumers: $(STAMP) ## members with group.protocol=consumer of Java, librdkafka and franz-go, at a pod and through the gateway: killed, paused, static, moved from the classic protocol and back; what they own compared (Java, Maven, Go; 3 minutes)
+	@CLIENTS="$(or $(CLIENTS),java librdkafka franz)" $(BIN)/pytest -q -s tests/integration/test_members_of_the_new_protocol.py
+
 .PHONY: prove-assignors
 prove-assignors: $(STAMP) ## consumer groups drawn at random, ASSIGNMENTS=10000 for each assignor, beside Kafka's own (Java, Maven; 2 minutes)
 	@ASSIGNMENTS=$(or $(ASSIGNMENTS),10000) $(BIN)/pytest -q tests/conformance/test_assignors.py

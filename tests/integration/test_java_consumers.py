@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
-from tests.support.java_consumers import JavaConsumer, Owned, owned_twice
+from tests.support.group_configs import set_group_configs
+from tests.support.java_consumers import JavaConsumer
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import why_no_kafka_yet
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.local_cluster import LocalCluster
+from tests.support.owners import Owned, owned_twice
 from tests.support.pod import SoloPod
 
 pytestmark = [
@@ -30,7 +32,6 @@ PARTITIONS = TOPICS["in"]
 RECORDS = 200
 WAIT_S = 120.0
 POLL_S = 0.1
-GROUP_RESOURCE = 32
 QUICK = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.assignment.interval.ms": "100",
@@ -113,19 +114,9 @@ class Site:
                 member.kill()
 
 
-async def shorten_the_session_of(group: str, bootstrap: str) -> None:
-    m = schema("incremental_alter_configs", 1)
-    changes = (m.AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value="10000"),)
-    resource = m.AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=changes)
-    client = await KafkaClient.connect(int(bootstrap.rpartition(":")[2]))
-    answer: Any = await client.call(m.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
-    await client.close()
-    assert [int(each.error_code) for each in answer.responses] == [0]
-
-
 async def members_come_go_and_are_killed(site: Site) -> None:
     group = "m-shared"
-    await shorten_the_session_of(group, site.bootstrap)
+    await set_group_configs(site.bootstrap, group, {"consumer.session.timeout.ms": "10000"})
     first, second = site.member(group), site.member(group)
     await site.shared(first, second)
     await site.read(group, first, second)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 
 from tests.support.go_programs import compiled
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import java
+from tests.support.owners import Event, Owned, owned_now
 from tests.support.spoken import speaking
 
 HERE = Path(__file__).parent
@@ -29,6 +32,11 @@ PRODUCE_S = 60.0
 SESSION_MS, STATIC_SESSION_MS = 10_000, 60_000
 """A static member that was killed has its session's time to start again: a JVM on a busy machine needs more than ten
 seconds."""
+POLL_MS = 300_000
+CONSUMER = "consumer"
+"""In place of an assignor: the new protocol (KIP-848), for the first three clients. They say what they own."""
+PAUSE_SLACK_MS = 1_000
+"""The time between two polls counts from before the last one."""
 SAID_LINES = 8
 
 
@@ -52,21 +60,33 @@ async def produce(client: str, bootstrap: str, topic: str, numbers: range) -> No
 
 
 class Member:
-    """Starts on construction. `instance`: of a static member."""
+    """Starts on construction. `instance`: of a static member. `poll_ms`: the time that it has between two polls, or to
+    give partitions back."""
 
     def __init__(
-        self, client: str, bootstrap: str, topic: str, group: str, assignor: str, instance: str | None = None
+        self,
+        client: str,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        assignor: str,
+        instance: str | None = None,
+        poll_ms: int = POLL_MS,
     ) -> None:
         self.numbers: list[int] = []
         """The numbers in the order in which they came, before they were committed."""
         self.rebalances = 0
         """Number of times that it was given partitions, or more of them."""
+        self.events: list[Event] = []
+        self.gone_ms: int | None = None
+        self.answers: list[str] = []
+        """Its answers: "committed", or "refused" and why."""
         self.said: deque[str] = deque(maxlen=SAID_LINES)
         """The last of what it has printed besides."""
-        session = (str(STATIC_SESSION_MS), instance) if instance else (str(SESSION_MS),)
-        self._process, self._thread = speaking(
-            _command(client, "consume", bootstrap, topic, group, assignor, *session), self._read
-        )
+        self._poll_ms = poll_ms
+        session_ms = STATIC_SESSION_MS if instance else SESSION_MS
+        words = (bootstrap, topic, group, assignor, str(session_ms), str(poll_ms), *((instance,) if instance else ()))
+        self._process, self._thread = speaking(_command(client, "consume", *words), self._read, stdin=subprocess.PIPE)
         self._thread.start()
 
     def _read(self) -> None:
@@ -77,8 +97,26 @@ class Member:
                 self.numbers.append(int(text))
             elif kind == "assigned":
                 self.rebalances += 1
+            elif kind in ("given", "taken", "lost"):
+                at_ms, topic, partition = text.split()
+                self.events.append((int(at_ms), kind, (topic, int(partition))))
+            elif kind == "paused":
+                self.gone_ms = int(text) + self._poll_ms - PAUSE_SLACK_MS
+            elif kind in ("committed", "refused"):
+                self.answers.append(line.strip())
             else:
                 self.said.append(line.rstrip())
+
+    @property
+    def owns(self) -> set[Owned]:
+        return owned_now(self.events) if self.alive else set()
+
+    def ask(self, what: str) -> None:
+        """`commit OFFSET` or `pause MS`; it answers when it has committed. A member of franz-go commits after a pause
+        when it is asked to give something back meanwhile."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{what}\n")
+        self._process.stdin.flush()
 
     @property
     def alive(self) -> bool:
@@ -94,6 +132,8 @@ class Member:
         if self.alive:
             self._process.send_signal(number)
         self._process.wait(30)
+        if number is signal.SIGKILL:
+            self.gone_ms = time.time_ns() // 1_000_000
         self._thread.join()
 
 

@@ -1,14 +1,20 @@
 """A member of a group, or a producer of numbered records, with one of the Python clients; see group_members.py.
 
 python -m tests.support.python_member LIBRARY produce BOOTSTRAP TOPIC FIRST COUNT
-python -m tests.support.python_member LIBRARY consume BOOTSTRAP TOPIC GROUP ASSIGNOR SESSION_MS [INSTANCE]
+python -m tests.support.python_member LIBRARY consume BOOTSTRAP TOPIC GROUP ASSIGNOR SESSION_MS POLL_MS [INSTANCE]
+
+The member of librdkafka reads lines of its standard input: "commit OFFSET" commits it for all that it has, "pause MS"
+sleeps for that time and then commits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import queue
 import signal
 import sys
+import threading
+import time
 from typing import Any
 
 import aiokafka
@@ -57,23 +63,61 @@ def librdkafka_produce(bootstrap: str, topic: str, numbers: range) -> None:
     assert producer.flush(60) == 0
 
 
+def _said(what: str, partitions: list[confluent_kafka.TopicPartition]) -> None:
+    for each in partitions:
+        say(what, time.time_ns() // 1_000_000, each.topic, each.partition)
+
+
+def _given(_: object, partitions: list[confluent_kafka.TopicPartition]) -> None:
+    say("assigned", len(partitions))
+    _said("given", partitions)
+
+
+def _answer(consumer: confluent_kafka.Consumer, asked: str) -> None:
+    what, number = asked.split()
+    offset = int(number) if what == "commit" else 0
+    had = [confluent_kafka.TopicPartition(each.topic, each.partition, offset) for each in consumer.assignment()]
+    if what == "pause":
+        say("paused", time.time_ns() // 1_000_000)
+        time.sleep(int(number) / 1_000)
+    try:
+        consumer.commit(offsets=had, asynchronous=False)
+        say("committed")
+    except confluent_kafka.KafkaException as refused:
+        say("refused", refused.args[0].name())
+
+
 def librdkafka_consume(
-    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, instance: str | None
+    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, poll_ms: int, instance: str | None
 ) -> None:
     stop = Stop()
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": group,
+    asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=lambda: [asked.put(line) for line in sys.stdin], daemon=True).start()
+    classic = {
         "partition.assignment.strategy": assignor,
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": HEARTBEAT_MS,
+    }
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "max.poll.interval.ms": poll_ms,
+        "topic.metadata.refresh.interval.ms": 1_000,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "log_level": 0,
+        **({"group.protocol": "consumer"} if assignor == "consumer" else classic),
     }
     consumer = confluent_kafka.Consumer(settings | ({"group.instance.id": instance} if instance else {}))
-    consumer.subscribe([topic], on_assign=lambda _, partitions: say("assigned", len(partitions)))
+    consumer.subscribe(
+        [topic],
+        on_assign=_given,
+        on_revoke=lambda _, partitions: _said("taken", partitions),
+        on_lost=lambda _, partitions: _said("lost", partitions),
+    )
     while not stop.is_set:
+        if not asked.empty():
+            _answer(consumer, asked.get())
         message = consumer.poll(0.1)
         if message is None or message.error() is not None:
             continue
@@ -93,7 +137,7 @@ def kafka_python_produce(bootstrap: str, topic: str, numbers: range) -> None:
 
 
 def kafka_python_consume(
-    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, instance: str | None
+    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, poll_ms: int, instance: str | None
 ) -> None:
     stop = Stop()
 
@@ -110,6 +154,7 @@ def kafka_python_consume(
         group_instance_id=instance,
         partition_assignment_strategy=[KAFKA_PYTHON[assignor]],
         session_timeout_ms=session_ms,
+        max_poll_interval_ms=poll_ms,
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -136,7 +181,7 @@ def aiokafka_produce(bootstrap: str, topic: str, numbers: range) -> None:
 
 
 def aiokafka_consume(
-    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, instance: str | None
+    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, poll_ms: int, instance: str | None
 ) -> None:
     stop = Stop()
 
@@ -154,6 +199,7 @@ def aiokafka_consume(
             group_instance_id=instance,
             partition_assignment_strategy=[AIOKAFKA[assignor]],
             session_timeout_ms=session_ms,
+            max_poll_interval_ms=poll_ms,
             heartbeat_interval_ms=HEARTBEAT_MS,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -179,8 +225,9 @@ def main(library: str, action: str, bootstrap: str, topic: str, *words: str) -> 
         first, count = map(int, words)
         globals()[f"{name}_produce"](bootstrap, topic, range(first, first + count))
     else:
-        group, assignor, session_ms, *instance = words
-        globals()[f"{name}_consume"](bootstrap, topic, group, assignor, int(session_ms), *instance or (None,))
+        group, assignor, session_ms, poll_ms, *instance = words
+        times = int(session_ms), int(poll_ms)
+        globals()[f"{name}_consume"](bootstrap, topic, group, assignor, *times, *instance or (None,))
 
 
 if __name__ == "__main__":

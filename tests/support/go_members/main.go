@@ -14,7 +14,7 @@ import (
 
 type asked struct {
 	bootstrap, topic, group, assignor, instance string
-	sessionTimeout                              time.Duration
+	sessionTimeout, pollTimeout                 time.Duration
 }
 
 // Lines of both are written at once: whoever reads them may kill this process.
@@ -29,8 +29,14 @@ func must(err error) {
 	}
 }
 
+func milliseconds(text string) time.Duration {
+	number, err := strconv.Atoi(text)
+	must(err)
+	return time.Duration(number) * time.Millisecond
+}
+
 // usage: LIBRARY produce BOOTSTRAP TOPIC FIRST COUNT
-// usage: LIBRARY consume BOOTSTRAP TOPIC GROUP ASSIGNOR SESSION_MS [INSTANCE]
+// usage: LIBRARY consume BOOTSTRAP TOPIC GROUP ASSIGNOR SESSION_MS POLL_MS [INSTANCE]
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -45,11 +51,9 @@ func main() {
 		return
 	}
 	a.group, a.assignor = words[4], words[5]
-	sessionMs, err := strconv.Atoi(words[6])
-	must(err)
-	a.sessionTimeout = time.Duration(sessionMs) * time.Millisecond
-	if len(words) > 7 {
-		a.instance = words[7]
+	a.sessionTimeout, a.pollTimeout = milliseconds(words[6]), milliseconds(words[7])
+	if len(words) > 8 {
+		a.instance = words[8]
 	}
 	map[string]func(context.Context, asked){"franz": franzConsume, "sarama": saramaConsume}[library](ctx, a)
 }
