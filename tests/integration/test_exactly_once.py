@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from tests.support.kafka_broker import why_no_kafka_yet
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.local_cluster import LocalCluster, wait_until
@@ -43,6 +44,8 @@ SEED = int(os.environ.get("TXN_SEED", "7"))
 INPUT, PARTITIONS, OFFSETS_PARTITIONS = "in", 4, 5
 ALONE, SHARED = "alone", "shared"
 """Groups: with one application, of librdkafka, and with two, of which one is Java's. Each has an output of its own."""
+PROTOCOLS = {ALONE: "classic", SHARED: os.environ.get("TXN_PROTOCOL", "consumer")}
+"""By group. With `consumer` (KIP-848) a transaction commits with the member epochs of consumers."""
 KAFKA = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
@@ -118,9 +121,9 @@ class Applications:
         self._bootstrap = bootstrap
         alone, shared = (INPUT, output_of(ALONE)), (INPUT, output_of(SHARED))
         self.all = [
-            LibrdkafkaTransformer(bootstrap, ALONE, "librdkafka-alone", alone, SEED),
-            LibrdkafkaTransformer(bootstrap, SHARED, "librdkafka-shared", shared, SEED + 1),
-            JavaTransformer(bootstrap, SHARED, "java-shared", shared, SEED + 2),
+            LibrdkafkaTransformer(bootstrap, ALONE, "librdkafka-alone", alone, SEED, PROTOCOLS[ALONE]),
+            LibrdkafkaTransformer(bootstrap, SHARED, "librdkafka-shared", shared, SEED + 1, PROTOCOLS[SHARED]),
+            JavaTransformer(bootstrap, SHARED, "java-shared", shared, SEED + 2, PROTOCOLS[SHARED]),
         ]
         self._input = NumberedProducer(bootstrap, INPUT)
 
@@ -160,6 +163,11 @@ class Applications:
         )
 
 
+def kinds_of_groups(bootstrap: str) -> dict[str, str]:
+    listed = AdminClient({"bootstrap.servers": bootstrap}).list_consumer_groups(request_timeout=WAIT_S).result().valid
+    return {each.group_id: each.type.name.lower() for each in listed}
+
+
 async def violations(bootstrap: str, numbers: list[int], applications: Applications) -> list[str]:
     """What is not as exactly once wants it."""
     found = [f"{len(each.wrong)} offsets: {each.wrong[:3]}" for each in applications.all if each.wrong]
@@ -179,6 +187,7 @@ async def test_each_record_is_transformed_once_whatever_is_killed(tmp_path: Path
         applications = Applications(running.bootstrap)
         try:
             await applications.more(3, of_each=1)
+            assert await asyncio.to_thread(kinds_of_groups, running.bootstrap) == PROTOCOLS
             kinds = ["gateway", "leader", "mirror", "broker"] * KILLS
             chance.shuffle(kinds)
             for kind in kinds:

@@ -39,10 +39,12 @@ public class Transformer {
         reads.put("auto.offset.reset", "earliest");
         reads.put("isolation.level", "read_committed");
         reads.put("max.poll.records", BATCH);
+        reads.put("group.protocol", words[6]);
         consumer = new KafkaConsumer<>(reads, new StringDeserializer(), new StringDeserializer());
         consumer.subscribe(List.of(input), new ConsumerRebalanceListener() {
             public void onPartitionsRevoked(Collection<TopicPartition> partitions) { known = null; assignments++; }
             public void onPartitionsAssigned(Collection<TopicPartition> partitions) { known = null; assignments++; }
+            public void onPartitionsLost(Collection<TopicPartition> partitions) { known = null; assignments++; }
         });
         producer = newProducer(60_000);
     }

@@ -52,13 +52,15 @@ class Transformer(Protocol):
 
 
 class JavaTransformer:
-    def __init__(self, bootstrap: str, group: str, name: str, topics: tuple[str, str], seed: int) -> None:
-        """`topics`: input and output."""
+    def __init__(
+        self, bootstrap: str, group: str, name: str, topics: tuple[str, str], seed: int, protocol: str = "classic"
+    ) -> None:
+        """`topics`: input and output. `protocol`: `classic`, or `consumer` (KIP-848)."""
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
         self.errors: list[str] = []
         self._process, self._thread = speaking(
-            java(str(SOURCE), bootstrap, group, name, *topics, str(seed)), self._read, stdin=subprocess.PIPE
+            java(str(SOURCE), bootstrap, group, name, *topics, str(seed), protocol), self._read, stdin=subprocess.PIPE
         )
         self._thread.start()
 
@@ -88,8 +90,10 @@ class JavaTransformer:
 
 
 class LibrdkafkaTransformer:
-    def __init__(self, bootstrap: str, group: str, name: str, topics: tuple[str, str], seed: int) -> None:
-        """`topics`: input and output."""
+    def __init__(
+        self, bootstrap: str, group: str, name: str, topics: tuple[str, str], seed: int, protocol: str = "classic"
+    ) -> None:
+        """`topics`: input and output. `protocol`: `classic`, or `consumer` (KIP-848)."""
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
         self.errors: list[str] = []
@@ -101,6 +105,7 @@ class LibrdkafkaTransformer:
         self._known: Offsets | None = None
         self._assignments = 0
         settings = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        settings |= {"group.protocol": protocol}
         self._consumer = Consumer(
             {"bootstrap.servers": bootstrap, "isolation.level": "read_committed", "log_level": 0, **settings}
         )
