@@ -164,8 +164,10 @@ class Applications:
 
 
 def kinds_of_groups(bootstrap: str) -> dict[str, str]:
-    listed = AdminClient({"bootstrap.servers": bootstrap}).list_consumer_groups(request_timeout=WAIT_S).result().valid
-    return {each.group_id: each.type.name.lower() for each in listed}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    listed = admin.list_consumer_groups(request_timeout=WAIT_S).result()
+    assert not listed.errors
+    return {each.group_id: each.type.name.lower() for each in listed.valid}
 
 
 async def violations(bootstrap: str, numbers: list[int], applications: Applications) -> list[str]:
