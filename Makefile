@@ -65,6 +65,10 @@ test-kubernetes-versions: $(STAMP) ## the same objects, `kubectl muster` and its
 test-kubernetes-long: $(STAMP) ## operators killed 20 times, and 11 minutes in which nothing may be written (20 minutes)
 	@$(BIN)/python hack/run_tests.py --only kubernetes-long
 
+.PHONY: test-olm
+test-olm: $(STAMP) ## the bundle installed and removed by the Operator Lifecycle Manager on a real Kubernetes (compiles OLM the first time)
+	@$(BIN)/python hack/run_tests.py --only olm
+
 .PHONY: test-pipeline-kubernetes
 test-pipeline-kubernetes: $(STAMP) ## the pipeline's CronJob and executors on a real Kubernetes; builds its image (some minutes)
 	@$(BIN)/python hack/run_tests.py --only pipeline-kubernetes
@@ -142,7 +146,7 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	MYPYPATH=bench:hack $(BIN)/mypy bench hack
 	$(BIN)/lint-imports
 	PYTHONPATH=gateway $(BIN)/lint-imports --config gateway/imports.toml
-	for script in hack/localkube/cluster hack/localkube/node.sh hack/image hack/helm hack/operator-verify hack/sbom hack/compiled hack/python .ci/run; do bash -n $$script; done
+	for script in hack/localkube/cluster hack/localkube/node.sh hack/image hack/helm hack/operator-verify hack/olm-operator hack/sbom hack/compiled hack/python .ci/run; do bash -n $$script; done
 	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
 	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi
 	@# neither ruff nor mypy sees a name that a test imports from another test and that is gone

@@ -24,7 +24,14 @@ MUSTER_IMAGE = "docker.io/library/muster:local"
 PIPELINE_IMAGE = "docker.io/library/muster-pipeline:local"
 KAFKA_IMAGE = "docker.io/library/muster-kafka:local"
 LATER_IMAGE = "docker.io/library/muster-later:local"
-IMAGES = {"": MUSTER_IMAGE, "pipeline": PIPELINE_IMAGE, "kafka": KAFKA_IMAGE, "later": LATER_IMAGE}
+OLM_IMAGE = "docker.io/library/muster-olm:local"
+IMAGES = {
+    "": MUSTER_IMAGE,
+    "pipeline": PIPELINE_IMAGE,
+    "kafka": KAFKA_IMAGE,
+    "later": LATER_IMAGE,
+    "olm": OLM_IMAGE,
+}
 """The images, by the name that hack/image knows."""
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/sbin:/sbin"
 
@@ -79,15 +86,18 @@ def client_tools() -> dict[str, str]:
 
 
 @contextmanager
-def running_cluster(pipeline: bool = False, kafka: bool = False, later: bool = False) -> Iterator[dict[str, str]]:
-    """A cluster with the image muster:local on its node, and on demand those of the pipeline, of a Kafka broker and
-    of a later Muster: the environment for tests.
+def running_cluster(
+    pipeline: bool = False, kafka: bool = False, later: bool = False, olm: bool = False
+) -> Iterator[dict[str, str]]:
+    """A cluster with the image muster:local on its node, and on demand those of the pipeline, of a Kafka broker, of a
+    later Muster and of the Operator Lifecycle Manager: the environment for tests.
 
     MUSTER_TEST_KUBECONFIG says where it is (tests never touch the cluster of KUBECONFIG), and PATH has a kubectl. A
     cluster that was up before stays up; one that we started is stopped. Raises ClusterError.
     """
     provider = kind_cluster if has_kind() else localkube_cluster
-    more = [name for name, wanted in (("pipeline", pipeline), ("kafka", kafka), ("later", later)) if wanted]
+    asked = {"pipeline": pipeline, "kafka": kafka, "later": later, "olm": olm}
+    more = [name for name, wanted in asked.items() if wanted]
     with provider(["", *more]) as environment:
         yield environment | {f"MUSTER_TEST_{name.upper()}_IMAGE": IMAGES[name] for name in more}
 

@@ -38,6 +38,7 @@ PARTS = {
         "kubernetes/life_cycle",
         "kubernetes/deletion",
         "kubernetes/helm",
+        "kubernetes/olm",
         "kubernetes/crds_schema",
     ),
     "What was found by chance": ("unit/operator/found_by_storm",),

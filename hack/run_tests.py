@@ -44,6 +44,7 @@ ALERTS = ("tests/kubernetes/test_alerts.py", ALERTS_ON_LOGS, ALERTS_BEFORE_KAFKA
 """Those but the first are long, and no part of the stage kubernetes: their faults have tests without alerts, too."""
 ON_NODES = "tests/kubernetes/test_nodes.py"
 LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
+INSTALLED_BY_OLM = "tests/kubernetes/test_olm.py"
 OLDER_VERSIONS = ("1.32", "1.33")
 """The versions of Kubernetes that are supported, beside the one of the stage kubernetes."""
 ON_OLDER_VERSIONS = tuple(
@@ -228,7 +229,8 @@ def run_kubernetes(outcome: Outcome) -> None:
     try:
         with machine.running_cluster(kafka=fetch_kafka()) as environment:
             whole = {**environment, "MUSTER_TEST_WHOLE": "1"}
-            left_out = [f"--ignore={each}" for each in (ON_NODES, ALERTS_ON_LOGS, ALERTS_BEFORE_KAFKA)]
+            elsewhere = (ON_NODES, ALERTS_ON_LOGS, ALERTS_BEFORE_KAFKA, INSTALLED_BY_OLM)
+            left_out = [f"--ignore={each}" for each in elsewhere]
             pytest(outcome, "-m", "kubernetes", *left_out, "tests", environment=whole)
     except machine.ClusterError as error:
         outcome.error = str(error)
@@ -274,6 +276,21 @@ def run_kubernetes_long(outcome: Outcome) -> None:
         outcome.error = str(error)
 
 
+def run_olm(outcome: Outcome) -> None:
+    """The bundle, installed by the Operator Lifecycle Manager, which Helm brings onto the cluster."""
+    try:
+        machine.call(machine.HELM)
+        with machine.running_cluster(olm=True) as environment:
+            pytest(outcome, INSTALLED_BY_OLM, environment=environment)
+    except machine.ClusterError as error:
+        outcome.error = str(error)
+
+
+def olm_missing() -> list[str]:
+    lacks = [] if machine.has("go") else ["OLM and Helm are compiled from their Go modules: https://go.dev/dl"]
+    return [*machine.missing(), *lacks]
+
+
 def run_pipeline_kubernetes(outcome: Outcome) -> None:
     try:
         with machine.running_cluster(pipeline=True) as environment:
@@ -294,6 +311,7 @@ STAGES = (
     Stage("kubernetes-nodes", run_kubernetes_nodes, machine.localkube_missing),
     Stage("kubernetes-versions", run_kubernetes_versions, machine.localkube_missing, by_default=False),
     Stage("kubernetes-long", run_kubernetes_long, machine.missing, by_default=False),
+    Stage("olm", run_olm, olm_missing, by_default=False),
     Stage("pipeline-kubernetes", run_pipeline_kubernetes, machine.missing, by_default=False),
 )
 
