@@ -1,7 +1,7 @@
 """The treatment of each API key, and the highest version whose answer is known to be safe to pass on.
 
 An allow-list: a key or version that is not here is neither announced nor carried, because its answers could name
-addresses of brokers. Source: the message schemas of Kafka 4.3.1.
+addresses of brokers. Source: the message schemas of Kafka 4.3.1 and, for what 4.4 added, of 4.4.0.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _RULES = (
     Rule(39, "RenewDelegationToken", 2),
     Rule(40, "ExpireDelegationToken", 2),
     Rule(41, "DescribeDelegationToken", 3),
-    Rule(DELETE_GROUPS, "DeleteGroups", 2, _GROUP, 2),
+    Rule(DELETE_GROUPS, "DeleteGroups", 3, _GROUP, 2),
     Rule(43, "ElectLeaders", 2),
     Rule(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 1, Treatment.CONFIGS, 1),
     Rule(45, "AlterPartitionReassignments", 1),

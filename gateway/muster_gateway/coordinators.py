@@ -15,6 +15,7 @@ from muster_coordinator.wire.framing import read_header
 from muster_gateway import apis
 from muster_gateway.apis import Treatment
 from muster_gateway.errors import ClientError
+from muster_gateway.later_versions import OF_PODS
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Nodes
 from muster_gateway.requests import RequestHead, body_position
@@ -39,7 +40,7 @@ class Coordinators:
     def __init__(self, routes: Routes, nodes: Nodes, muster: Muster, park_s: float) -> None:
         """`park_s`: how long a group's request waits while no pod is known. Muster may be starting; librdkafka's
         AdminClient gives up asking after half a second, and then waits for the end of its own time-out."""
-        self.group_apis = _group_apis() if routes else ()
+        self.group_apis = apis_of_groups() if routes else ()
         self._routes = routes
         self._nodes = nodes
         self._muster = muster
@@ -115,11 +116,11 @@ def _unavailable(key: str) -> Found:
     return Found(key, -1, "", -1, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), _NO_LEADER)
 
 
-def _group_apis() -> tuple[tuple[int, int, int], ...]:
+def apis_of_groups() -> tuple[tuple[int, int, int], ...]:
     """(key, lowest, highest version) of what Muster serves, of the APIs that go to it. Those that it does not have are
-    answered by the gateway."""
+    answered by the gateway, versions that it lacks are made of earlier ones."""
     return tuple(
-        (rule.key, APIS[rule.key].min_version, APIS[rule.key].max_version)
+        (rule.key, APIS[rule.key].min_version, rule.max_version if rule.key in OF_PODS else APIS[rule.key].max_version)
         for rule in apis.RULES.values()
         if rule.treatment in (Treatment.GROUP, Treatment.LIST_GROUPS) and rule.key in APIS
     )

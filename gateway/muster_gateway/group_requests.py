@@ -15,6 +15,7 @@ from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.wire.codec import Reader
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import encode_response_frame, read_header
+from muster_coordinator.wire.served import KAFKA_4_4
 from muster_gateway import apis
 from muster_gateway.errors import ClientError
 from muster_gateway.requests import RequestHead, body_position
@@ -207,7 +208,7 @@ def refused(head: RequestHead, frame: bytes, code: ErrorCode) -> bytes:
     """The answer, with its length, that refuses the request with that code for each of its groups. Raises
     ClientError."""
     try:
-        header = read_header(frame)
+        header = read_header(frame, KAFKA_4_4.versions)
         request = header.api.decode_request(header, frame, "")
     except WireError as error:
         raise ClientError("malformed_request", f"{head.rule.name} v{head.version}: {error}") from error
@@ -242,5 +243,5 @@ def _response(request: object, code: ErrorCode) -> object:
 
 
 def _decoded(frame: bytes) -> object:
-    header = read_header(frame)
+    header = read_header(frame, KAFKA_4_4.versions)
     return header.api.decode_request(header, frame, "")

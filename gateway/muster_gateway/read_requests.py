@@ -16,6 +16,7 @@ from muster_gateway.errors import ClientError
 from muster_gateway.flow import Busy
 from muster_gateway.group_lane import Request
 from muster_gateway.group_requests import configured_groups, group_ids, lists_groups, refused
+from muster_gateway.later_versions import earlier, is_later, later_answer
 from muster_gateway.movable import MovableRequests
 from muster_gateway.moves import Moves
 from muster_gateway.nodes import Kind, Role
@@ -218,6 +219,11 @@ class ReadRequests:
 
     def _to_muster(self, slot: Slot, frame: bytes, group_id: str) -> None:
         """Sends the request to the leader of the group's partition. Raises ClientError."""
+        if is_later(slot.head):
+            head, frame = earlier(slot.head, frame)
+            to_pod = Slot(head, lambda _, answer: self._slots.answered(slot, framed(later_answer(answer))))
+            self._at_muster.submit(Request(to_pod, frame, group_id))
+            return
         if not names_topics_by_id(slot.head):
             self._at_muster.submit(Request(slot, frame, group_id))
             return
