@@ -44,7 +44,7 @@ ROWS = {
         ("Turns and commits", r"queue|processing|flush|commit"),
         ("Groups and offsets", r"groups|offset|rebalances|sessions"),
         ("Transactions", r"transaction|producer_ids"),
-        ("Mirror", r"mirror"),
+        ("Mirror", r"mirror|group_lag"),
         ("Other pods", r"peer"),
     ),
     "gateways": (

@@ -16,7 +16,10 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
 PARTS = (
     (
-        "coordinator/muster_coordinator/process/metrics.py",
+        (
+            "coordinator/muster_coordinator/process/metrics.py",
+            "coordinator/muster_coordinator/process/mirror_metrics.py",
+        ),
         """# Metrics of a coordinator pod
 
 Rendered from the code by `hack/render_metrics.py`; a test compares it with a pod. The [runbook](runbook.md) says
@@ -29,21 +32,21 @@ and of the process (`process_*`, `python_*`) come with these.
 """,
     ),
     (
-        "gateway/muster_gateway/metrics.py",
+        ("gateway/muster_gateway/metrics.py",),
         """# Metrics of a gateway
 
 `GET /metrics` on port 9643 of each gateway pod on Kubernetes, otherwise on `metrics.port`.
 """,
     ),
     (
-        "operator/muster_operator/metrics.py",
+        ("operator/muster_operator/metrics.py",),
         """# Metrics of the operator
 
 `GET /metrics` on port 9641 of the operator.
 """,
     ),
     (
-        "cli/muster_cli/backup/follow_metrics.py",
+        ("cli/muster_cli/backup/follow_metrics.py",),
         """# Metrics of a follower
 
 `GET /metrics` of `muster backup follow` at its `--metrics-listen`, in plain ([second site](backup.md#a-second-site)).
@@ -89,6 +92,11 @@ def described(source: str) -> list[Described]:
                 if each := _metric(args, [node]):
                     found.setdefault(each.name, each)
     return list(found.values())
+
+
+def part(sources: tuple[str, ...]) -> list[Described]:
+    """The metrics of one of PARTS."""
+    return [each for source in sources for each in described((ROOT / source).read_text(encoding="utf-8"))]
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
@@ -139,8 +147,8 @@ def _words(values: list[ast.expr]) -> tuple[str, ...]:
 
 def page() -> str:
     parts = []
-    for source, head in PARTS:
-        rows = "".join(map(_row, described((ROOT / source).read_text(encoding="utf-8"))))
+    for sources, head in PARTS:
+        rows = "".join(map(_row, part(sources)))
         parts.append(head + COLUMNS + rows)
     return "\n".join(parts)
 

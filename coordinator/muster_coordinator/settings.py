@@ -295,6 +295,12 @@ class UpstreamSettings:
     a cluster without Muster would not know, were all pods lost. The account needs READ on these groups and on the
     topics of their offsets, and WRITE on transactional ids that begin with `muster-`. 0: nothing is written."""
 
+    upstream_group_lag_max_groups: int = number(0, None, 0, 1_000)
+    """Groups of which `muster_group_lag` says how many records they are behind: of those that Muster coordinates and
+    the pod leads, the first by name, with 1,000 series and 20,000 committed offsets together at most. The pod asks the
+    brokers where partitions end, 500 at a time, every 60 times `muster.upstream.fetch.wait.ms`, which is 15 s; the
+    account needs DESCRIBE on the topics. 0: nobody is asked. Needs `muster.upstream.bootstrap`."""
+
     upstream_fetch_wait_ms: int = number(250, None, 10, 10_000)
     """Time (ms) for which a broker holds back an answer for lack of news (Kafka's consumers: fetch.max.wait.ms). The
     mirror rests as long after a failure, and finds a partition that its pod begins to lead within that time."""
@@ -332,6 +338,11 @@ class UpstreamSettings:
         trouble = self.outgoing.trouble("muster.upstream.")
         if trouble:
             raise ValueError(trouble)
+        if self.upstream_group_lag_max_groups and not self.upstream_bootstrap:
+            raise ValueError(
+                "muster.upstream.group.lag.max.groups needs muster.upstream.bootstrap: Kafka's brokers alone know "
+                "where partitions end"
+            )
 
     @property
     def outgoing(self) -> OutgoingSettings:

@@ -21,11 +21,9 @@ from muster_coordinator.podapi.models import StatusEvent
 
 pytestmark = pytest.mark.integration
 
-SOURCE = Path(__file__).parents[2] / render_metrics.PARTS[0][0]
-
 
 async def test_page_has_every_metric_of_a_pod_and_no_other(tmp_path: Path) -> None:
-    rendered = {each.name: (each.type, each.text) for each in render_metrics.described(SOURCE.read_text())}
+    rendered = {each.name: (each.type, each.text) for each in render_metrics.part(render_metrics.PARTS[0][0])}
     async with (
         SoloPod(tmp_path / "data") as pod,
         aiohttp.ClientSession() as session,

@@ -99,6 +99,14 @@ def transact(port: int, group: str, offset: int, *, commit: bool, end: bool = Tr
     return producer
 
 
+def produce(port: int, count: int) -> None:
+    """Write so many records to t-0."""
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}"})
+    for number in range(count):
+        producer.produce("t", str(number), partition=0)
+    assert producer.flush(CALL_S) == 0
+
+
 @pytest_asyncio.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[KafkaBroker]:
     async with KafkaBroker(tmp_path / "upstream", KAFKA, TOPICS) as running:
@@ -277,15 +285,17 @@ async def test_markers_of_kafka_end_transactions_of_a_group_at_muster(tmp_path: 
 async def test_group_of_musters_that_is_used_at_kafka_is_told_with_its_client(
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    """First there alone, then here as well."""
+    """First there alone, then here as well. Its lag here is that of its offset at Muster."""
     group = "muster-billing"
-    async with mirroring(tmp_path, broker, "muster.upstream.served.groups=muster-") as pod:
+    config = ("muster.upstream.served.groups=muster-", "muster.upstream.group.lag.max.groups=1")
+    async with mirroring(tmp_path, broker, *config) as pod:
         await until(lambda: caught_up(pod), "the mirror at the end")
         member = consumer(broker.port, group, **{"client.id": "old-config"})
         member.subscribe(["t"])
         await assigned(member)
         line = await told(pod, "group_used_at_upstream")
         assert (line["group"], line["clients"]) == (group, "old-config@127.0.0.1")
+        await asyncio.to_thread(produce, broker.port, 8)
         assert await commit(pod.kafka_port, group, 3) == 0
         await asyncio.to_thread(member.commit, offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
         line = await told(pod, "group_served_twice")
@@ -297,6 +307,12 @@ async def test_group_of_musters_that_is_used_at_kafka_is_told_with_its_client(
             return (await pod.api.status()).mirror_bypassed == ""
 
         await until(over, "a status without the group whose member has left")
+
+        async def counted() -> bool:
+            return await pod.metric("muster_group_lag", group=group, topic="t") == 5
+
+        await until(counted, "the lag of the group")
+        assert await pod.metric("muster_group_lag_left_out", reason="limit") == 0
 
 
 async def told(pod: SoloPod, event: str) -> dict[str, Any]:

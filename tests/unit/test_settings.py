@@ -39,6 +39,7 @@ def test_values_land_in_their_sections() -> None:
         ("listener.name.x.ssl.client.aut", "none", r"did you mean ssl\.client\.auth"),
         ("listener.name.x.ssl.client.auth", "maybe", "none, requested or required"),
         ("listener.name.x", "1", "unknown setting"),
+        ("muster.upstream.group.lag.max.groups", "5", r"needs muster\.upstream\.bootstrap"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_by_name(name: str, value: str, message: str) -> None:

@@ -11,7 +11,7 @@ pending member ids) exists from `on_loaded` to `on_unloaded`, and handlers and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -41,6 +41,7 @@ from muster_coordinator.groups.effects import (
 )
 from muster_coordinator.groups.group_configs import alter_group_configs, describe_group_configs, list_configured_groups
 from muster_coordinator.groups.handover import Handover
+from muster_coordinator.groups.offset_store import GroupOffsets
 from muster_coordinator.groups.offsets.commit import offset_commit, txn_offset_commit
 from muster_coordinator.groups.offsets.deletion import delete_group, group_tombstones, offset_delete
 from muster_coordinator.groups.offsets.fetch import offset_fetch
@@ -327,6 +328,15 @@ class GroupCoordinator:
         """The number of producers with pending offsets, and `names` of them at most; of any coordinator."""
         pending = self._state.offsets.pending
         return len(pending), tuple([f"producer {each}" for each in islice(pending, names)])
+
+    @property
+    def groups_with_offsets(self) -> Collection[str]:
+        """The groups that have committed offsets, as they are at any time."""
+        return self._state.offsets.committed.keys()
+
+    def committed_offsets(self, group_id: str) -> GroupOffsets:
+        """The committed offsets of a group, which the caller must not change; empty if it has none."""
+        return self._state.offsets.of_group(group_id)
 
     @property
     def offset_count(self) -> int:

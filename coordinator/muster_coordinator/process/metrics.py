@@ -18,6 +18,7 @@ from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.podapi.models import SiteStatus
+from muster_coordinator.process.mirror_metrics import mirror_metrics
 from muster_coordinator.shard.metrics import Histogram
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.states import ShardState
@@ -88,7 +89,7 @@ class PodCollector(Collector):
         yield from self._machines()
         yield from self._replication()
         yield from self._peers()
-        yield from self._mirror()
+        yield from mirror_metrics(self._following)
 
     def _connections(self) -> Iterator[Metric]:
         listener = self._listener.state
@@ -363,51 +364,6 @@ class PodCollector(Collector):
             for reason, count in sorted(reasons.items()):
                 family.add_metric([reason], count)
             yield family
-
-    def _mirror(self) -> Iterator[Metric]:
-        mirror = self._following
-        mirrored = mirror.status().partitions if mirror is not None else ()
-        refused = mirror.refused_connections if mirror is not None else {}
-        family = CounterMetricFamily(
-            "muster_mirror_connections_refused",
-            "Connections to brokers of the upstream that their login, or TLS on either side, has refused.",
-            labels=["reason"],
-        )
-        for reason in ("login", "tls"):
-            family.add_metric([reason], refused.get(reason, 0))
-        yield family
-        yield GaugeMetricFamily(
-            "muster_mirror_lag",
-            "Records of the upstream that the mirrors led here have not read yet.",
-            sum(max(each.lag, 0) for each in mirrored),
-        )
-        yield GaugeMetricFamily(
-            "muster_mirror_problems",
-            "Partitions led here of which nothing can be read from the upstream now.",
-            sum(bool(each.problem) for each in mirrored),
-        )
-        yield CounterMetricFamily(
-            "muster_mirror_read_again",
-            "Times that a partition led here was taken back, to be read from the start.",
-            sum(each.read_again for each in mirrored),
-        )
-        writes = mirror.writes if mirror is not None else None
-        yield GaugeMetricFamily(
-            "muster_mirror_write_back_age_seconds",
-            "For how long an offset of a group that has moved, led here, may not be at Kafka: the "
-            "longest. It would be lost with all pods.",
-            writes.longest_ms / 1000 if writes is not None else 0,
-        )
-        yield GaugeMetricFamily(
-            "muster_mirror_write_back_refused",
-            "Groups that have moved, led here, whose offsets Kafka does not get now; `muster groups moves` says why.",
-            writes.refused if writes is not None else 0,
-        )
-        yield CounterMetricFamily(
-            "muster_mirror_write_back_offsets",
-            "Offsets of groups that have moved that were written to Kafka.",
-            writes.offsets_written if writes is not None else 0,
-        )
 
 
 def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:

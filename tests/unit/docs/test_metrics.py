@@ -11,16 +11,13 @@ import render_metrics  # hack/ is no package
 
 from muster_operator.metrics import OperatorMetrics
 
-ROOT = Path(__file__).parents[3]
-
 
 def test_page_is_rendered_from_the_code() -> None:
     assert render_metrics.PAGE.read_text() == render_metrics.page(), "run: python hack/render_metrics.py --write"
 
 
 def test_metrics_of_the_operator_are_read_from_its_code_as_they_are() -> None:
-    source = (ROOT / render_metrics.PARTS[2][0]).read_text()
-    read = {each.name: (each.type, each.text) for each in render_metrics.described(source)}
+    read = {each.name: (each.type, each.text) for each in render_metrics.part(render_metrics.PARTS[2][0])}
     assert read == {each.name: (each.type, each.documentation) for each in OperatorMetrics().registry.collect()}
 
 

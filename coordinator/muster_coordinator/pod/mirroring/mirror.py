@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
@@ -19,8 +20,10 @@ from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.mirroring.barrier import Barrier
 from muster_coordinator.pod.mirroring.bypass_log import BypassLog
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
+from muster_coordinator.pod.mirroring.ends import EndsOfKafka
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.health import MirrorHealth
+from muster_coordinator.pod.mirroring.lag import GroupLag
 from muster_coordinator.pod.mirroring.moving.kafka import KafkaOfMoves
 from muster_coordinator.pod.mirroring.moving.moves import Moves
 from muster_coordinator.pod.mirroring.offsets import EARLIEST, LATEST, list_offsets
@@ -93,15 +96,21 @@ class Mirror:
         self.writes = WriteBack(settings, kafka_of_writes, self._current, clock, self._look_again.set)
         self.moves = Moves(settings, kafka, self._current, lambda: len(self._partitions()), clock, self.writes)
 
+        most = settings.upstream_group_lag_max_groups
+        new_round = partial(EndsOfKafka, self._upstream)
+        self.lag = GroupLag(most, new_round, topics.count_of, self._current, clock, self._pace_s)
+
     def start(self) -> None:
         self._looking = asyncio.get_running_loop().create_task(self._look())
         self._listing = asyncio.get_running_loop().create_task(self._list_topics())
         self.moves.start()
         self.writes.start()
+        self.lag.start()
 
     def stop(self) -> None:
         self.moves.stop()
         self.writes.stop()
+        self.lag.stop()
         for task in (self._looking, self._listing, *self._tasks.values()):
             if task is not None:
                 task.cancel()

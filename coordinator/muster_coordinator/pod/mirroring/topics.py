@@ -38,6 +38,11 @@ class UpstreamTopics:
     def find(self, topic: str) -> tuple[bytes, int] | None:
         return self._found.get(topic)
 
+    def count_of(self, topic: str) -> int:
+        """The number of partitions of a topic; 0 if there is none."""
+        found = self._found.get(topic)
+        return found[1] if found is not None else 0
+
     def name_of(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 

@@ -29,8 +29,9 @@ class Topic:
 
 
 class UpstreamCluster:
-    """`topic`: as it was when `look` last succeeded; None before. Up to three connections to each broker, as Fetch
-    holds one back and writes may be slow, and one to whichever address answers for Metadata."""
+    """`topic`: as it was when `look` last succeeded; None before. Up to four connections to each broker, as Fetch
+    holds one back, writes may be slow and questions for metrics keep nobody waiting, and one to whichever address
+    answers for Metadata."""
 
     def __init__(self, connector: Connector, bootstrap: Iterable[tuple[str, int]], timeout_s: float) -> None:
         """`timeout_s`: longest wait for an answer."""
@@ -42,6 +43,7 @@ class UpstreamCluster:
         self._connections: dict[tuple[str, int], UpstreamConnection] = {}
         self._for_questions: dict[tuple[str, int], UpstreamConnection] = {}
         self._for_writes: dict[tuple[str, int], UpstreamConnection] = {}
+        self._for_ends: dict[tuple[str, int], UpstreamConnection] = {}
         self._asked: UpstreamConnection | None = None
         self._listed_by: tuple[str, int] | None = None  # the broker that has listed all topics last
 
@@ -102,7 +104,7 @@ class UpstreamCluster:
     def _take(self, answer: MetadataResponse) -> None:
         """Raises UpstreamError."""
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        for connections in (self._connections, self._for_questions, self._for_writes):
+        for connections in self._by_purpose:
             for address in set(connections) - set(self._brokers.values()):
                 connections.pop(address).close()
         topic = next((each for each in answer.topics if each.name == OFFSETS.name), None)
@@ -139,6 +141,14 @@ class UpstreamCluster:
         """The connection for offsets that are written back; None: there is no broker of that id."""
         return self._connection(node_id, self._for_writes)
 
+    def for_ends(self, node_id: int) -> UpstreamConnection | None:
+        """The connection for questions that nobody waits for; None: there is no broker of that id."""
+        return self._connection(node_id, self._for_ends)
+
+    @property
+    def _by_purpose(self) -> tuple[dict[tuple[str, int], UpstreamConnection], ...]:
+        return self._connections, self._for_questions, self._for_writes, self._for_ends
+
     def _connection(
         self, node_id: int, connections: dict[tuple[str, int], UpstreamConnection]
     ) -> UpstreamConnection | None:
@@ -151,7 +161,8 @@ class UpstreamCluster:
         return connection
 
     def close(self) -> None:
-        asked = (self._asked,) if self._asked is not None else ()
-        all_of = (*self._connections.values(), *self._for_questions.values(), *self._for_writes.values(), *asked)
-        for connection in all_of:
-            connection.close()
+        if self._asked is not None:
+            self._asked.close()
+        for connections in self._by_purpose:
+            for connection in connections.values():
+                connection.close()
