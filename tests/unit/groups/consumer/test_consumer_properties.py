@@ -1,16 +1,19 @@
 """Members of a consumer group that join, leave, crash, lose answers and change their mind, in any order.
 
 At no moment have two members the same partition, neither by the coordinator's state nor by what the members
-themselves hold; a replay of the records gives the same groups (the harness compares); and once nothing happens any
-more, everybody has what is meant for it and every partition somebody that subscribes to it.
+themselves hold; a replay of the records gives the same groups (the
+harness compares); and once nothing happens any more, everybody has what is meant for it and every partition somebody
+that subscribes to it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -18,6 +21,7 @@ from tests.unit.groups.consumer.consumer_harness import ConsumerHarness, id_of
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
+from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.member import Current
 from muster_coordinator.requests import consumer_groups as c
 
@@ -217,11 +221,42 @@ def _partitions(current: Current) -> Iterator[Partition]:
             yield from [(topic_id, each) for each in epochs]
 
 
+def _targets(group: ConsumerGroup) -> dict[str, set[Partition]]:
+    return {
+        member_id: {(t, p) for t, partitions in group.target_of(member_id).items() for p in partitions}
+        for member_id in group.members
+    }
+
+
 def _topics(subscription: tuple[tuple[str, ...], str], existing: dict[str, int]) -> set[str]:
     names, regex = subscription
     prefix = {"": None, ".*": "", "t.*": "t"}[regex]
     found = {topic for topic in existing if prefix is not None and topic.startswith(prefix)}
     return found | {topic for topic in names if topic in existing}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_new_target_moves_no_more_than_balance_takes(seed: int) -> None:
+    """Of members that subscribe alike: one that loses something has its whole share still, and gets nothing in
+    exchange, whoever comes, goes or falls silent, and over failovers."""
+    chance = Random(seed)
+    h = ConsumerHarness(ConsumerGroupConfig(assignment_interval_ms=0), t1=5, t2=4)
+    before: dict[str, set[Partition]] = {}
+    for number in range(25):
+        if before and chance.random() < 0.4:
+            h.leave(chance.choice(sorted(before)), -1)
+        else:
+            h.beat(
+                f"m{number}", 0, subscribed_topic_names=("t1", "t2"), rebalance_timeout_ms=20_000, topic_partitions=()
+            )
+        if chance.random() < 0.2:
+            h.fail_over()
+        group = h.tables.groups.get("g")
+        after = _targets(group) if group is not None else {}
+        for member_id in before.keys() & after.keys():
+            had, has = before[member_id], after[member_id]
+            assert had <= has or (has < had and len(has) >= 9 // len(after)), (before, after)
+        before = after
 
 
 TestConsumerGroups = ConsumerGroups.TestCase
