@@ -49,7 +49,7 @@ OLDER_VERSIONS = ("1.32", "1.33")
 """The versions of Kubernetes that are supported, beside the one of the stage kubernetes."""
 ON_OLDER_VERSIONS = tuple(
     f"tests/kubernetes/test_{name}.py"
-    for name in ("crds_schema", "on_call", "driven", "end_to_end", "life_cycle", "whole_states")
+    for name in ("crds_schema", "on_call", "driven", "roles_of_people", "end_to_end", "life_cycle", "whole_states")
 )
 COMPILED_AGAIN = (
     *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "records", "replica")),

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from hack import kubernetes_machine as machine
 from hack.alerts import TRIED_ON_LOGS
 from tests.kubernetes.test_alerts import fill, frozen, no_node_for_new_pods, pods_by_name, volume
-from tests.support.kube import install_operator, kubectl
+from tests.support.kube import as_list, install_operator, kubectl
 from tests.support.muster_cluster import Pod, process_of, wait_until
 from tests.support.on_call import OnCall
 from tests.support.platform_team import READY_S, TOPIC, Cared, Load, cared_for, nothing_is_lost
@@ -75,7 +75,7 @@ def cluster(custom_resources: None) -> Iterator[Cared]:
 
 
 def apply(*objects: dict[str, object]) -> None:
-    kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, objects)))
+    kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=as_list(objects))
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.kube import install_operator, kubectl
+from tests.support.kube import as_list, install_operator, kubectl
 from tests.support.muster_cluster import Partition, wait_until
 from tests.support.platform_team import READY_S, Cared, Load, cared_for, nothing_is_lost
 
@@ -81,7 +80,7 @@ def test_everything_restored_without_statuses_goes_on_under_load_without_an_elec
     load = Load.begin(cluster, "restored")
     backup = [without_status(each) for each in reversed(cluster.objects(KINDS))]  # partitions before their topic
     cluster.kubectl("delete", KINDS, "--all", "--cascade=orphan", "--wait=true")
-    restored = kubectl("create", "-f", "-", stdin="\n---\n".join(map(json.dumps, backup)), check=False)
+    restored = kubectl("create", "-f", "-", stdin=as_list(backup), check=False)
     assert restored.returncode == 0, restored.stderr
     cluster.wait_whole()
     load.goes_on()

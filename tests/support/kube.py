@@ -12,9 +12,10 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -76,6 +77,11 @@ def custom_resources() -> None:
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(REPOSITORY / "crds"))
     for each in RESOURCES:
         kubectl_when_ready("get", each.plural, "-A")
+
+
+def as_list(objects: Iterable[dict[str, Any]]) -> str:
+    """Objects as kubectl of every supported version reads them: 1.32 takes no JSON documents with `---` between."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]})
 
 
 def install_operator() -> None:

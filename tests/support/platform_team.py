@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.fake_kubernetes import LEASE
-from tests.support.kube import kubectl
+from tests.support.kube import as_list, kubectl
 from tests.support.muster_cluster import MusterCluster, wait_until
 
 from muster_cli.demo.consumers import committed_offsets
@@ -44,7 +44,7 @@ class Cared(MusterCluster):
             "metadata": meta,
             "spec": {"clusterRef": meta, "partitions": partitions, "replicationFactor": factor},
         }
-        self.kubectl("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, (cluster, topic))))
+        self.kubectl("apply", "-f", "-", stdin=as_list((cluster, topic)))
 
     def patch(self, kind: str = "coordinatorcluster", *, check: bool = True, **spec: Any) -> str:
         """Merge these fields into the spec; what kubectl says of it, also if that is a refusal and not `check`."""
