@@ -1,9 +1,8 @@
 """Members of a consumer group that join, leave, crash, lose answers and change their mind, in any order.
 
 At no moment have two members the same partition, neither by the coordinator's state nor by what the members
-themselves hold; a replay of the records gives the same groups (the
-harness compares); and once nothing happens any more, everybody has what is meant for it and every partition somebody
-that subscribes to it.
+themselves hold; a replay of the records gives the same groups (the harness compares); and once nothing happens any
+more, everybody has what is meant for it and every partition somebody that subscribes to it.
 """
 
 from __future__ import annotations
