@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,6 +43,8 @@ TOPIC_PARTITIONS = 50
 PAGE = REPOSITORY / "docs" / "performance.md"
 BEGIN, END = "<!-- written by `make bench` -->\n", "<!-- end of what `make bench` wrote -->\n"
 WARM_UP_CONNECTIONS = 64
+GROUP_SOCKETS = 64
+"""Connections that the members of one group of the new protocol share, at most."""
 JUST_BEFORE_S = 1.0
 """The seconds of load before each row: after it its groups exist, and their coordinators have answered."""
 
@@ -72,6 +75,7 @@ class Row:
     members: int = 0
     rate: float = 0.0
     overload: float = 0.0
+    topic_partitions: int = TOPIC_PARTITIONS
 
     @property
     def name(self) -> str:
@@ -79,6 +83,9 @@ class Row:
         what = {
             "heartbeat": f"heartbeat {self.members:,} members",
             "rebalance": f"rebalance {self.connections:,} x {each:,} members",
+            "consumer-heartbeat": f"heartbeat {self.members:,} members, new protocol",
+            "consumer-rebalance": f"rebalance {self.connections:,} x {each:,} members, new protocol"
+            + (f", {self.partitions:,} partitions" if self.partitions != TOPIC_PARTITIONS else ""),
             "store": f"commit {self.connections} x {self.partitions} in {self.members:,} groups",
         }.get(self.operation, f"{self.operation} {self.connections} x {self.partitions}")
         pace = f" at {self.rate:,.0f}/s" if self.rate else f" at {self.overload:g} times that" if self.overload else ""
@@ -90,7 +97,9 @@ class Row:
 
     @property
     def sockets(self) -> int:
-        return self.members if self.operation == "rebalance" else self.connections
+        return {"rebalance": self.members, "consumer-rebalance": self.connections + GROUP_SOCKETS}.get(
+            self.operation, self.connections
+        )
 
 
 ROWS_OF_ONE = (
@@ -110,8 +119,12 @@ ROWS_OF_ONE = (
     Row(64, operation="heartbeat", members=10_000),
     Row(1, operation="rebalance", members=1_000),
     Row(1_000, operation="rebalance", members=3_000),
+    Row(64, TOPIC_PARTITIONS, operation="consumer-heartbeat", members=10_000),
+    Row(1, TOPIC_PARTITIONS, operation="consumer-rebalance", members=1_000),
+    Row(1_000, TOPIC_PARTITIONS, operation="consumer-rebalance", members=10_000),
     Row(64, operation="store", members=100_000),
     Row(64, 50, operation="store", members=20_000),
+    Row(1, 10_000, operation="consumer-rebalance", members=100, topic_partitions=10_000),
 )
 ROWS_OF_THREE = (Row(1), Row(64), Row(256))
 
@@ -126,8 +139,9 @@ class Contestant:
 
 MUSTER, MUSTER_OS, KAFKA, KAFKA_SYNCED = "muster", "muster, os", "kafka", "kafka, synced"
 JOINS_AT_ONCE = "group.initial.rebalance.delay.ms=0"
-_muster = partial(servers.muster, config=[JOINS_AT_ONCE])
-_muster_os = partial(servers.muster, config=[JOINS_AT_ONCE, "muster.flush.os=1"])
+ASSIGNS_AT_ONCE = "group.consumer.assignment.interval.ms=0"
+_muster = partial(servers.muster, config=[JOINS_AT_ONCE, ASSIGNS_AT_ONCE])
+_muster_os = partial(servers.muster, config=[JOINS_AT_ONCE, ASSIGNS_AT_ONCE, "muster.flush.os=1"])
 CONTESTANTS = tuple(
     Contestant(name, replicas, partial(start, replication_factor=replicas))
     for replicas in (1, 3)
@@ -221,8 +235,16 @@ def run(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
 def run_rows(
     options: argparse.Namespace, generator: Path, contestant: Contestant, rows: Sequence[Row]
 ) -> Iterator[dict[str, Any]]:
+    """Yields the figures of each row, from one server for all rows with topics of the same size."""
+    for topic_partitions, of_size in groupby(rows, lambda row: row.topic_partitions):
+        yield from run_on_one_server(options, generator, contestant, [*of_size], topic_partitions)
+
+
+def run_on_one_server(
+    options: argparse.Namespace, generator: Path, contestant: Contestant, rows: Sequence[Row], topic_partitions: int
+) -> Iterator[dict[str, Any]]:
     with servers.data_directory(REPOSITORY) as directory:
-        shape = {"partitions": OFFSETS_PARTITIONS, "topic_partitions": TOPIC_PARTITIONS}
+        shape = {"partitions": OFFSETS_PARTITIONS, "topic_partitions": topic_partitions}
         with contestant.start(directory, **shape) as server:
             idle = sum(map(resident_bytes, server.pids))
             measure(generator, server, Load(WARM_UP_CONNECTIONS, 1, 0.0, options.warm_up))

@@ -88,6 +88,7 @@ transaction.state.log.replication.factor={replicas}
 transaction.state.log.min.isr=1
 min.insync.replicas={min_insync}
 group.initial.rebalance.delay.ms=0
+group.consumer.assignment.interval.ms=0
 socket.listen.backlog.size=4096
 """
 

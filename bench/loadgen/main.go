@@ -72,8 +72,8 @@ func main() {
 	flag.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of any broker")
 	flag.IntVar(&o.connections, "connections", 1, "connections; each has a group of its own")
 	flag.IntVar(&o.partitions, "partitions", 1, "partitions in each commit")
-	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all, heartbeat; store (commits in one of many groups after the other); rebalance (of a group with several members); handshake or login (by TLS, a new connection each)")
-	flag.IntVar(&o.members, "members", 1, "of all connections together: for heartbeat and store each in a group of its own, for rebalance with a connection of its own, and as many groups as connections")
+	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all, heartbeat; store (commits in one of many groups after the other); rebalance (of a group with several members); consumer-heartbeat and consumer-rebalance, likewise in groups of the consumer protocol, which own all -partitions of the topic; handshake or login (by TLS, a new connection each)")
+	flag.IntVar(&o.members, "members", 1, "of all connections together: for heartbeat and store each in a group of its own, for rebalance with a connection of its own, and as many groups as connections, as for consumer-heartbeat and consumer-rebalance")
 	flag.Float64Var(&o.rate, "rate", 0, "requests/s of all connections together; 0: as many as are answered")
 	flag.StringVar(&o.topic, "topic", "bench", "topic of the committed offsets")
 	flag.StringVar(&o.groupPrefix, "group-prefix", "bench", "first part of the groups' names")
@@ -102,7 +102,7 @@ func run(o *options) (*result, error) {
 		return nil, errors.New("connections and partitions are 1 or more")
 	}
 	switch o.operation {
-	case operationHeartbeat, operationRebalance, operationStore:
+	case operationHeartbeat, operationRebalance, operationStore, operationConsumerHeartbeat, operationConsumerRebalance:
 		if o.members < o.connections {
 			return nil, fmt.Errorf("%s needs at least one member for each connection", o.operation)
 		}
@@ -118,7 +118,7 @@ func run(o *options) (*result, error) {
 	for i := range workers {
 		w := &worker{options: o, phase: &phase, errors: map[string]int{}}
 		workers[i] = w
-		if enter == nil && o.operation != operationRebalance {
+		if enter == nil && !o.rebalances() {
 			operation, err := newOperation(o, i)
 			if err != nil {
 				return nil, err
@@ -132,8 +132,10 @@ func run(o *options) (*result, error) {
 			case enter != nil:
 				ready <- nil
 				w.repeat(func() (bool, error) { return false, enter() })
-			case w.operation == nil:
+			case o.operation == operationRebalance:
 				w.rebalance(ready, newRebalances(o, i))
+			case o.operation == operationConsumerRebalance:
+				w.rebalance(ready, newConsumers(o, i))
 			default:
 				w.run(ready)
 			}
@@ -161,10 +163,18 @@ func run(o *options) (*result, error) {
 
 // sockets that are open at a time.
 func (o *options) sockets() int {
-	if o.operation == operationRebalance {
+	switch o.operation {
+	case operationRebalance:
 		return o.members
+	case operationConsumerRebalance, operationConsumerHeartbeat:
+		return o.connections + max(o.connections, socketsOfAllGroups)
 	}
 	return o.connections
+}
+
+// rebalances: whether a step is one of a whole group.
+func (o *options) rebalances() bool {
+	return o.operation == operationRebalance || o.operation == operationConsumerRebalance
 }
 
 // cpuTime is the user and system time of this process.
@@ -211,7 +221,7 @@ func (w *worker) run(ready chan<- error) {
 }
 
 // rebalance does the same with a group that has several members.
-func (w *worker) rebalance(ready chan<- error, group *rebalances) {
+func (w *worker) rebalance(ready chan<- error, group members) {
 	err := w.retry(group.group(), func() error {
 		address, err := w.coordinator(group.group())
 		if err != nil {
@@ -227,6 +237,15 @@ func (w *worker) rebalance(ready chan<- error, group *rebalances) {
 			return err != nil, err
 		})
 	}
+}
+
+// members of a group that rebalances.
+type members interface {
+	group() string
+	// begin connects them and has them join, at the coordinator of the group
+	begin(address string) error
+	step() error
+	end()
 }
 
 // repeat does the step until the phase is done, or until a step says that nothing more can come of it.

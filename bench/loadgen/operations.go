@@ -9,14 +9,16 @@ import (
 )
 
 const (
-	operationCommit    = "commit"
-	operationFetch     = "fetch"
-	operationFetchAll  = "fetch-all"
-	operationHeartbeat = "heartbeat"
-	operationRebalance = "rebalance"
-	operationStore     = "store"
-	operationHandshake = "handshake"
-	operationLogin     = "login"
+	operationCommit            = "commit"
+	operationFetch             = "fetch"
+	operationFetchAll          = "fetch-all"
+	operationHeartbeat         = "heartbeat"
+	operationRebalance         = "rebalance"
+	operationConsumerHeartbeat = "consumer-heartbeat"
+	operationConsumerRebalance = "consumer-rebalance"
+	operationStore             = "store"
+	operationHandshake         = "handshake"
+	operationLogin             = "login"
 )
 
 // operation is what one connection does over and over.
@@ -42,6 +44,8 @@ func newOperation(o *options, number int) (operation, error) {
 		return &fetch{newCommit(group, o), fetchRequest(group, "", o.partitions)}, nil
 	case operationHeartbeat:
 		return &heartbeats{name: group, count: o.members / o.connections}, nil
+	case operationConsumerHeartbeat:
+		return newConsumerHeartbeats(o, number), nil
 	case operationStore:
 		return newStore(group, o), nil
 	}

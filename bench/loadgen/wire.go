@@ -24,8 +24,11 @@ const (
 	apiSyncGroup, versionSyncGroup               = 14, 2
 	apiSaslHandshake, versionSaslHandshake       = 17, 1
 	apiSaslAuthenticate, versionSaslAuthenticate = 36, 0
-	clientID                                     = "loadgen"
-	maxResponse                                  = 16 << 20
+
+	apiConsumerGroupHeartbeat, versionConsumerGroupHeartbeat = 68, 1
+
+	clientID    = "loadgen"
+	maxResponse = 16 << 20
 )
 
 var errShort = errors.New("answer is shorter than its fields")
