@@ -193,8 +193,9 @@ class ConsumerHarness:
         return [int.from_bytes(record[0][:2], "big") for record in self.last.records if isinstance(record, tuple)]
 
 
+ATTRIBUTES: tuple[str, ...] = getattr(ConsumerGroup, "__mypyc_attrs__", None) or ConsumerGroup.__slots__
+"""The attributes of a group, also of a compiled one."""
+
+
 def states(tables: ConsumerTables) -> dict[str, dict[str, Any]]:
-    return {
-        group_id: {name: getattr(group, name) for name in ConsumerGroup.__slots__}
-        for group_id, group in tables.groups.items()
-    }
+    return {group_id: {name: getattr(group, name) for name in ATTRIBUTES} for group_id, group in tables.groups.items()}
