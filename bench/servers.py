@@ -20,6 +20,8 @@ from secured import Secured
 from muster_cli.local.ports import free_ports
 
 START_DEADLINE_S = 120.0
+PARTITIONS_AT_ONCE = 5_000
+"""A controller takes 10,000 records in one operation: a topic of as many partitions is made in two."""
 STOP_DEADLINE_S = 30.0
 TOPIC = "bench"
 
@@ -202,7 +204,7 @@ def wait_for_kafka(started: subprocess.Popen[bytes], bootstrap: str, topic_parti
     from confluent_kafka import admin as admin_api
 
     admin = admin_api.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    topic = admin_api.NewTopic(TOPIC, topic_partitions, 1)  # type: ignore[attr-defined]  # public, re-exported without __all__
+    topic = admin_api.NewTopic(TOPIC, min(topic_partitions, PARTITIONS_AT_ONCE), 1)  # type: ignore[attr-defined]  # public, re-exported without __all__
     deadline = time.monotonic() + START_DEADLINE_S
     while True:
         error = ended_or_late(started, deadline, output)
@@ -210,11 +212,17 @@ def wait_for_kafka(started: subprocess.Popen[bytes], bootstrap: str, topic_parti
             raise BenchError(error)
         try:
             admin.create_topics([topic], operation_timeout=5)[TOPIC].result(timeout=5)
-            return
+            break
         except Exception as refused:
             if "TOPIC_ALREADY_EXISTS" in str(refused):
-                return
+                break
             time.sleep(0.2)
+    if topic_partitions > PARTITIONS_AT_ONCE:
+        whole = admin_api.NewPartitions(TOPIC, topic_partitions)  # type: ignore[attr-defined]  # as above
+        try:
+            admin.create_partitions([whole], operation_timeout=START_DEADLINE_S)[TOPIC].result(START_DEADLINE_S)
+        except Exception as refused:
+            raise BenchError(f"Kafka did not give {TOPIC} {topic_partitions:,} partitions: {refused}") from refused
 
 
 @contextmanager
