@@ -43,7 +43,7 @@ class WireBroker(Broker):
 
 
 class AskedCluster(Cluster):
-    """Of `test_records_of`: t-0 ends at 9, t-1 at 4, u-0 at 2."""
+    """The partitions of `test_records_of` end so: t-0 at 9, t-1 at 4, u-0 at 2."""
 
     def __init__(self) -> None:
         super().__init__()

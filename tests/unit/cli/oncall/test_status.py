@@ -149,7 +149,7 @@ async def test_object_that_no_operator_has_looked_at_needs_a_person() -> None:
 
 @pytest.mark.parametrize(("after_s", "verdict"), [(30.0, "under way"), (120.0, "needs a person")])
 async def test_cluster_that_was_applied_without_an_operator_says_so(after_s: float, verdict: str) -> None:
-    """As it is when the operator's image cannot be pulled: no Lease, and the status that the definition gives."""
+    """The operator's image cannot be pulled: there is no Lease, and the status is the one that the definition gives."""
     objects, created = recorded("healthy"), 1_900_000_000.0
     cluster = objects["coordinatorclusters"][0]
     cluster["metadata"]["creationTimestamp"] = format_time(created)

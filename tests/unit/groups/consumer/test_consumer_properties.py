@@ -236,7 +236,7 @@ def _topics(subscription: tuple[tuple[str, ...], str], existing: dict[str, int])
 
 @pytest.mark.parametrize("seed", range(20))
 def test_new_target_moves_no_more_than_balance_takes(seed: int) -> None:
-    """Of members that subscribe alike: one that loses something has its whole share still, and gets nothing in
+    """Members subscribe alike: one that loses something has its whole share still, and gets nothing in
     exchange, whoever comes, goes or falls silent, and over failovers."""
     chance = Random(seed)
     h = ConsumerHarness(ConsumerGroupConfig(assignment_interval_ms=0), t1=5, t2=4)
