@@ -227,6 +227,8 @@ def run(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
                     f"round {number + 1} of {options.rounds}: {contestant.name} x{contestant.replicas}", file=sys.stderr
                 )
                 for figures in run_rows(options, generator, contestant, rows):
+                    for what, times in figures.get("error_kinds", {}).items():
+                        print(f"{contestant.name}, {figures['row']}: {times} times: {what}", file=sys.stderr)
                     where = {"round": number, "contestant": contestant.name, "replicas": contestant.replicas}
                     found.append(figures | where)
         yield found

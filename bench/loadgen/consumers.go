@@ -19,14 +19,13 @@ const socketsOfAllGroups = 64
 
 // consumers is one group of the consumer protocol (KIP-848) that subscribes to the topic, all of whose partitions are to be
 // owned. A round is one rebalance: one member leaves, another comes, and it ends when all members are at the epoch of the new
-// one and every partition is owned.
+// one and every partition is owned by exactly one of them.
 type consumers struct {
-	options    *options
-	name       string
-	made       int
-	lanes      []*lane
-	owned      atomic.Int64
-	partitions int64
+	options *options
+	name    string
+	made    int
+	lanes   []*lane
+	owned   *ownership
 }
 
 // lane is a connection with the members that heartbeat by it, one after the other.
@@ -40,13 +39,12 @@ type consumer struct {
 	id      string
 	epoch   int32
 	owned   []topicPartitions
-	count   int64
 	reports bool // what it owns has changed since its last heartbeat
 }
 
 func newConsumers(o *options, number int) *consumers {
 	each := o.members / o.connections
-	return &consumers{options: o, name: fmt.Sprintf("%s-new-%d-of-%d", o.groupPrefix, number, each), partitions: int64(o.partitions)}
+	return &consumers{options: o, name: fmt.Sprintf("%s-new-%d-of-%d", o.groupPrefix, number, each)}
 }
 
 func (g *consumers) group() string { return g.name }
@@ -54,7 +52,7 @@ func (g *consumers) group() string { return g.name }
 // begin connects, has all members join, and waits for the first whole assignment.
 func (g *consumers) begin(address string) error {
 	g.end()
-	g.owned.Store(0)
+	g.owned = newOwnership(g.name, g.options.partitions)
 	g.lanes = nil
 	count := g.options.members / g.options.connections
 	for range min(count, max(1, socketsOfAllGroups/g.options.connections)) {
@@ -107,7 +105,9 @@ func (g *consumers) step() error {
 	if _, err := g.ask(l.c, leaver); err != nil {
 		return err
 	}
-	g.owned.Add(-leaver.count)
+	if err := g.owned.move(leaver.id, leaver.owned, nil); err != nil {
+		return err
+	}
 	comer := g.next()
 	l.members = append(l.members[1:], comer)
 	if err := g.heartbeat(l.c, comer); err != nil {
@@ -136,11 +136,14 @@ func (g *consumers) settle(epoch int32) error {
 func (g *consumers) settleLane(l *lane, epoch int32, settled *atomic.Int64, deadline time.Time) error {
 	for all := false; ; {
 		// a member that is at the epoch has given everything back, and may still wait for what others have
-		if all && settled.Load() == int64(len(g.lanes)) && g.owned.Load() == g.partitions {
+		if all && settled.Load() == int64(len(g.lanes)) && g.owned.isWhole() {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("group %s has not settled: %d of %d partitions are owned", g.name, g.owned.Load(), g.partitions)
+			if err := g.owned.complaint(); err != nil {
+				return err
+			}
+			return fmt.Errorf("group %s: not all members have come to epoch %d, though each partition is owned", g.name, epoch)
 		}
 		behind, moved := 0, false
 		for _, member := range l.members {
@@ -172,12 +175,9 @@ func (g *consumers) heartbeat(c *connection, member *consumer) error {
 	member.epoch = answer.epoch
 	member.reports = answer.assigned
 	if answer.assigned {
-		before := member.count
-		member.owned, member.count = answer.topics, 0
-		for _, topic := range answer.topics {
-			member.count += int64(len(topic.partitions))
-		}
-		g.owned.Add(member.count - before)
+		before := member.owned
+		member.owned = answer.topics
+		return g.owned.move(member.id, before, member.owned)
 	}
 	return nil
 }

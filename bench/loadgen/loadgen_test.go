@@ -249,3 +249,97 @@ func TestOnlyMembersThatRebalanceHaveAConnectionEach(t *testing.T) {
 		}
 	}
 }
+
+func owns(numbers ...int32) []topicPartitions {
+	return []topicPartitions{{id: [16]byte{1}, partitions: numbers}}
+}
+
+func TestPartitionOfTwoOwnersIsNamedWithGroupAndMembers(t *testing.T) {
+	o := newOwnership("g", 3)
+	if err := errors.Join(o.move("a", nil, owns(0, 1)), o.move("b", nil, owns(2)), o.move("a", owns(0, 1), owns(1))); err != nil {
+		t.Fatal(err)
+	}
+	err := o.move("b", owns(2), owns(2, 1))
+	want := "group g: partition 1 of topic 01000000-0000-0000-0000-000000000000 is given to member b while member a owns it"
+	if err == nil || err.Error() != want {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestPartitionWithoutOwnerIsNamedWithItsGroup(t *testing.T) {
+	o := newOwnership("g", 3)
+	if err := errors.Join(o.move("a", nil, owns(0)), o.move("b", nil, owns(2))); err != nil || o.isWhole() {
+		t.Fatalf("%v %v", err, o.isWhole())
+	}
+	want := "group g: partition 1 of topic 01000000-0000-0000-0000-000000000000 has no owner, 2 of 3 partitions have one"
+	if err := o.complaint(); err == nil || err.Error() != want {
+		t.Fatalf("%v", err)
+	}
+	if err := o.move("b", owns(2), owns(2, 1)); err != nil || !o.isWhole() || o.complaint() != nil {
+		t.Fatalf("%v %v %v", err, o.isWhole(), o.complaint())
+	}
+	if err := o.move("a", owns(0), nil); err != nil || o.isWhole() {
+		t.Fatalf("%v %v: a member has left", err, o.isWhole())
+	}
+}
+
+func TestAsManyPartitionsAsThereAreOfTwoTopicsAreNotWhole(t *testing.T) {
+	o := newOwnership("g", 2)
+	other := []topicPartitions{{id: [16]byte{2}, partitions: []int32{1}}}
+	if err := errors.Join(o.move("a", nil, owns(0)), o.move("b", nil, other)); err == nil || o.isWhole() {
+		t.Fatal("two partitions of two topics passed as one topic of two")
+	}
+}
+
+// consumerAnswerBody is that of a ConsumerGroupHeartbeat v1 answer with an assignment.
+func consumerAnswerBody(epoch int32, owned []topicPartitions) []byte {
+	e := &encoder{}
+	e.noTags() // of the header
+	e.int32(0)
+	e.int16(0)
+	e.compactNull()
+	e.compactString("m")
+	e.int32(epoch)
+	e.int32(5000)
+	e.b = append(e.b, 1)
+	e.compactLength(len(owned))
+	for _, topic := range owned {
+		e.b = append(e.b, topic.id[:]...)
+		e.compactLength(len(topic.partitions))
+		for _, number := range topic.partitions {
+			e.int32(number)
+		}
+		e.noTags()
+	}
+	e.noTags()
+	e.noTags()
+	return e.b
+}
+
+func TestRebalanceThatGivesAPartitionToTwoMembersFails(t *testing.T) {
+	for _, faulty := range []bool{false, true} {
+		given := [][]topicPartitions{owns(0), owns(1), nil, owns(0)} // to two members; one leaves, another comes
+		if faulty {
+			given[3] = owns(1)
+		}
+		answered := 0
+		c := serve(t, func(correlation uint32) []byte {
+			answered++
+			topics := given[min(answered, len(given))-1]
+			if answered > len(given) { // of the one that has stayed: it keeps what it has
+				topics = [][]topicPartitions{owns(1), owns(0)}[(answered-len(given)-1)%2]
+			}
+			return answerFrame(correlation, consumerAnswerBody(1, topics))
+		})
+		g := &consumers{options: &options{topic: "t", partitions: 2, setUpTime: 100 * time.Millisecond}, name: "g", owned: newOwnership("g", 2)}
+		l := &lane{c: c, members: []*consumer{g.next(), g.next()}}
+		g.lanes = []*lane{l}
+		if err := errors.Join(g.heartbeat(c, l.members[0]), g.heartbeat(c, l.members[1])); err != nil {
+			t.Fatal(err)
+		}
+		var owners *ownershipError
+		if err := g.step(); errors.As(err, &owners) != faulty {
+			t.Errorf("faulty %v: %v", faulty, err)
+		}
+	}
+}

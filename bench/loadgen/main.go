@@ -260,12 +260,11 @@ func (w *worker) repeat(step func() (broken bool, err error)) {
 		broken, err := step()
 		elapsed := time.Since(due)
 		// a request counts where it was sent: one that the warm-up sent does not, even when it is answered later
-		if phase == measuring {
-			if err != nil {
-				w.errors[err.Error()]++
-			} else {
-				w.latencies = append(w.latencies, elapsed)
-			}
+		switch {
+		case err != nil && (phase == measuring || broken): // one that ends here is missed in what is measured
+			w.errors[err.Error()]++
+		case err == nil && phase == measuring:
+			w.latencies = append(w.latencies, elapsed)
 		}
 		if broken {
 			return
@@ -316,7 +315,11 @@ func (w *worker) retry(group string, try func() error) error {
 			return nil
 		}
 		var code kafkaError
-		if (errors.As(err, &code) && !code.retriable()) || time.Now().After(deadline) {
+		var owners *ownershipError
+		switch {
+		case errors.As(err, &owners):
+			return err
+		case (errors.As(err, &code) && !code.retriable()) || time.Now().After(deadline):
 			return fmt.Errorf("group %s: %w", group, err)
 		}
 		time.Sleep(200 * time.Millisecond)
