@@ -85,11 +85,22 @@ class Row:
             "rebalance": f"rebalance {self.connections:,} x {each:,} members",
             "consumer-heartbeat": f"heartbeat {self.members:,} members, new protocol",
             "consumer-rebalance": f"rebalance {self.connections:,} x {each:,} members, new protocol"
-            + (f", {self.partitions:,} partitions" if self.partitions != TOPIC_PARTITIONS else ""),
+            + self._of_partitions,
+            "consumer-assembly": f"from nothing {self.connections:,} x {each:,} members, new protocol"
+            + self._of_partitions,
             "store": f"commit {self.connections} x {self.partitions} in {self.members:,} groups",
         }.get(self.operation, f"{self.operation} {self.connections} x {self.partitions}")
         pace = f" at {self.rate:,.0f}/s" if self.rate else f" at {self.overload:g} times that" if self.overload else ""
         return f"{what}{pace}"
+
+    @property
+    def _of_partitions(self) -> str:
+        return f", {self.partitions:,} partitions" if self.partitions != TOPIC_PARTITIONS else ""
+
+    @property
+    def samples(self) -> int:
+        """Times to measure an assembly; of many groups once is enough."""
+        return 3 if self.connections == 1 else 1
 
     @property
     def goal(self) -> Goal:
@@ -97,9 +108,9 @@ class Row:
 
     @property
     def sockets(self) -> int:
-        return {"rebalance": self.members, "consumer-rebalance": self.connections + GROUP_SOCKETS}.get(
-            self.operation, self.connections
-        )
+        groups = self.connections + GROUP_SOCKETS
+        of_groups = {"rebalance": self.members, "consumer-rebalance": groups, "consumer-assembly": groups}
+        return of_groups.get(self.operation, self.connections)
 
 
 ROWS_OF_ONE = (
@@ -122,9 +133,12 @@ ROWS_OF_ONE = (
     Row(64, TOPIC_PARTITIONS, operation="consumer-heartbeat", members=10_000),
     Row(1, TOPIC_PARTITIONS, operation="consumer-rebalance", members=1_000),
     Row(1_000, TOPIC_PARTITIONS, operation="consumer-rebalance", members=10_000),
+    Row(1, TOPIC_PARTITIONS, operation="consumer-assembly", members=1_000),
+    Row(1_000, TOPIC_PARTITIONS, operation="consumer-assembly", members=10_000),
     Row(64, operation="store", members=100_000),
     Row(64, 50, operation="store", members=20_000),
     Row(1, 10_000, operation="consumer-rebalance", members=100, topic_partitions=10_000),
+    Row(1, 10_000, operation="consumer-assembly", members=100, topic_partitions=10_000),
 )
 ROWS_OF_THREE = (Row(1), Row(64), Row(256))
 
@@ -260,6 +274,7 @@ def run_on_one_server(
                     row.operation,
                     row.members,
                     row.overload * done or row.rate,
+                    row.samples,
                 )
                 before = sum(map(resident_bytes, server.pids))
                 figures = measure(generator, server, load)
@@ -312,10 +327,20 @@ def _table(figures: Sequence[dict[str, Any]], replicas: int) -> Iterator[str]:
         if row.operation == "store" and of_row:
             grown = ", ".join(f"{name} {_grown(of_row, name):,.0f} MB" for name in (KAFKA, MUSTER))
             yield f"{row.members:,} groups with {row.partitions} offsets each have made it grow: {grown}."
+        if row.operation == "consumer-assembly" and of_row:
+            yield f"{row.name}: {'; '.join(_assembled(of_row, name) for name in (KAFKA, MUSTER))}."
 
 
 def _grown(figures: Sequence[dict[str, Any]], name: str) -> float:
     return float(median(f["rss_mb"] - f["rss_before_mb"] for f in figures if f["contestant"] == name))
+
+
+def _assembled(figures: Sequence[dict[str, Any]], name: str) -> str:
+    """The price of one group until its assignment is whole."""
+    of_server = [each for each in figures if each["contestant"] == name]
+    requests = median(each["requests_each"] for each in of_server)
+    cpu = median(each["cpu_seconds"] / each["commits"] for each in of_server)
+    return f"{name} {requests:,.0f} requests and {cpu * 1000:,.1f} ms of processor for a group"
 
 
 def _line(row: Row, by_name: dict[str, list[dict[str, Any]]]) -> str:
@@ -330,7 +355,7 @@ def _line(row: Row, by_name: dict[str, list[dict[str, Any]]]) -> str:
     for ours, theirs, at_least in ((MUSTER, KAFKA_SYNCED, goal.synced), (MUSTER_OS, KAFKA, goal.unsynced)):
         times, share = ratio(ours, theirs, per_cpu), ratio(ours, theirs, p50)
         missed = missed or times < at_least or share > goal.p50
-        cells += [f"{mid(theirs, per_cpu):,.0f}, {mid(ours, per_cpu):,.0f}", f"{times:.2f}x"]
+        cells += [f"{_rate(mid(theirs, per_cpu))}, {_rate(mid(ours, per_cpu))}", f"{times:.2f}x"]
         cells += [f"{mid(theirs, p50):.2f}, {mid(ours, p50):.2f}", f"{share:.2f}x"]
     generator = sum(each["generator_cpu_seconds"] for each in by_name[MUSTER])
     of_generator = generator / (generator + sum(each["cpu_seconds"] for each in by_name[MUSTER]))
@@ -342,6 +367,10 @@ def _line(row: Row, by_name: dict[str, list[dict[str, Any]]]) -> str:
         f"{of_generator:.0%}",
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
 def document(page: str) -> None:

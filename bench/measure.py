@@ -27,6 +27,7 @@ class Load:
     operation: str = "commit"  # as the load generator names them
     members: int = 0  # of all connections together, for heartbeats
     rate: float = 0.0  # requests/s of all connections together; 0: as many as are answered
+    samples: int = 1  # of an assembly, which takes as long as it takes
 
 
 def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
@@ -38,29 +39,35 @@ def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
         *("-warm-up", f"{load.warm_up_s}s", "-duration", f"{load.duration_s}s"),
         *(("-login", server.login) if server.login else ()),
         *("-operation", load.operation, "-members", str(load.members), "-rate", str(load.rate)),
+        *("-samples", str(load.samples)),
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         assert running.stdout is not None
-        marks: dict[str, float] = {}
-        said = []
+        used, said = 0.0, []
         for line in running.stderr:
-            if line.strip() in {"measuring", "measured"}:
-                marks[line.strip()] = sum(map(cpu_seconds, server.pids))
+            if line.strip() == "measuring":
+                used -= sum(map(cpu_seconds, server.pids))
+            elif line.strip() == "measured":
+                used += sum(map(cpu_seconds, server.pids))
             else:
                 said.append(line)
         output = running.stdout.read()
     if not output:
         raise BenchError(f"{server.name}: load generator failed: {''.join(said).strip()}")
-    used = marks["measured"] - marks["measuring"]
     figures: dict[str, Any] = json.loads(output)
     return figures | {
         "server": server.name,
         "durability": server.durability,
         "cpu_seconds": round(used, 2),
-        "commits_per_cpu_second": round(figures["commits"] / used) if used > 0 else None,
+        "commits_per_cpu_second": rate(figures["commits"] / used) if used > 0 else None,
         "rss_mb": round(sum(map(resident_bytes, server.pids)) / 1e6),
     }
+
+
+def rate(value: float) -> float:
+    """Rounded, with decimals if it is small: a big group takes seconds to assemble."""
+    return round(value) if value >= 100 else round(value, 3)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -21,11 +21,12 @@ const socketsOfAllGroups = 64
 // owned. A round is one rebalance: one member leaves, another comes, and it ends when all members are at the epoch of the new
 // one and every partition is owned by exactly one of them.
 type consumers struct {
-	options *options
-	name    string
-	made    int
-	lanes   []*lane
-	owned   *ownership
+	options  *options
+	name     string
+	made     int
+	lanes    []*lane
+	owned    *ownership
+	requests atomic.Int64
 }
 
 // lane is a connection with the members that heartbeat by it, one after the other.
@@ -51,9 +52,16 @@ func (g *consumers) group() string { return g.name }
 
 // begin connects, has all members join, and waits for the first whole assignment.
 func (g *consumers) begin(address string) error {
-	g.end()
+	if err := g.connect(address); err != nil {
+		return err
+	}
+	return g.assemble()
+}
+
+// connect opens the connections, and gives them members that have not joined.
+func (g *consumers) connect(address string) error {
+	_ = g.end()
 	g.owned = newOwnership(g.name, g.options.partitions)
-	g.lanes = nil
 	count := g.options.members / g.options.connections
 	for range min(count, max(1, socketsOfAllGroups/g.options.connections)) {
 		c, err := dial(address, g.options.login, g.options.deadline)
@@ -66,16 +74,43 @@ func (g *consumers) begin(address string) error {
 		l := g.lanes[number%len(g.lanes)]
 		l.members = append(l.members, g.next())
 	}
-	var highest int32
-	for number := range count {
-		l := g.lanes[number%len(g.lanes)]
-		member := l.members[number/len(g.lanes)]
-		if err := g.heartbeat(l.c, member); err != nil {
-			return err
+	return nil
+}
+
+// assemble has all members join, and waits for an assignment that is whole and stands still.
+func (g *consumers) assemble() error {
+	if err := g.eachLane(func(l *lane) error {
+		for _, member := range l.members {
+			if err := g.heartbeat(l.c, member); err != nil {
+				return err
+			}
 		}
-		highest = max(highest, member.epoch)
+		return nil
+	}); err != nil {
+		return err
+	}
+	var highest int32
+	for _, l := range g.lanes {
+		for _, member := range l.members {
+			highest = max(highest, member.epoch)
+		}
 	}
 	return g.settle(highest)
+}
+
+// eachLane does it at the same time.
+func (g *consumers) eachLane(do func(*lane) error) error {
+	failures := make([]error, len(g.lanes))
+	var running sync.WaitGroup
+	for number, l := range g.lanes {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			failures[number] = do(l)
+		}()
+	}
+	running.Wait()
+	return errors.Join(failures...)
 }
 
 // next is a member that has not joined, with an id that no member had.
@@ -85,16 +120,18 @@ func (g *consumers) next() *consumer {
 }
 
 // end of the connections; members that are there leave.
-func (g *consumers) end() {
-	for _, l := range g.lanes {
+func (g *consumers) end() error {
+	err := g.eachLane(func(l *lane) error {
 		for _, member := range l.members {
 			if member.epoch > 0 {
 				member.epoch = epochOfLeaving
 				_, _ = l.c.call(consumerHeartbeatRequest(g.name, g.options.topic, member))
 			}
 		}
-		l.c.Close()
-	}
+		return l.c.Close()
+	})
+	g.lanes = nil
+	return err
 }
 
 // step is one rebalance.
@@ -120,17 +157,7 @@ func (g *consumers) step() error {
 func (g *consumers) settle(epoch int32) error {
 	deadline := time.Now().Add(g.options.setUpTime)
 	var settled atomic.Int64 // lanes whose members are all at the epoch
-	failures := make([]error, len(g.lanes))
-	var running sync.WaitGroup
-	for number, l := range g.lanes {
-		running.Add(1)
-		go func() {
-			defer running.Done()
-			failures[number] = g.settleLane(l, epoch, &settled, deadline)
-		}()
-	}
-	running.Wait()
-	return errors.Join(failures...)
+	return g.eachLane(func(l *lane) error { return g.settleLane(l, epoch, &settled, deadline) })
 }
 
 func (g *consumers) settleLane(l *lane, epoch int32, settled *atomic.Int64, deadline time.Time) error {
@@ -143,7 +170,7 @@ func (g *consumers) settleLane(l *lane, epoch int32, settled *atomic.Int64, dead
 			if err := g.owned.complaint(); err != nil {
 				return err
 			}
-			return fmt.Errorf("group %s: not all members have come to epoch %d, though each partition is owned", g.name, epoch)
+			return &ownershipError{g.name, fmt.Sprintf("not all members have come to epoch %d, though each partition has an owner", epoch)}
 		}
 		behind, moved := 0, false
 		for _, member := range l.members {
@@ -183,6 +210,7 @@ func (g *consumers) heartbeat(c *connection, member *consumer) error {
 }
 
 func (g *consumers) ask(c *connection, member *consumer) (consumerAnswer, error) {
+	g.requests.Add(1)
 	body, err := c.call(consumerHeartbeatRequest(g.name, g.options.topic, member))
 	if err != nil {
 		return consumerAnswer{}, err

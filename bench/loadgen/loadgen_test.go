@@ -291,7 +291,7 @@ func TestAsManyPartitionsAsThereAreOfTwoTopicsAreNotWhole(t *testing.T) {
 	}
 }
 
-// consumerAnswerBody is that of a ConsumerGroupHeartbeat v1 answer with an assignment.
+// consumerAnswerBody is that of a ConsumerGroupHeartbeat v1 answer, with an assignment unless it is nil.
 func consumerAnswerBody(epoch int32, owned []topicPartitions) []byte {
 	e := &encoder{}
 	e.noTags() // of the header
@@ -301,6 +301,11 @@ func consumerAnswerBody(epoch int32, owned []topicPartitions) []byte {
 	e.compactString("m")
 	e.int32(epoch)
 	e.int32(5000)
+	if owned == nil {
+		e.b = append(e.b, 0xff)
+		e.noTags()
+		return e.b
+	}
 	e.b = append(e.b, 1)
 	e.compactLength(len(owned))
 	for _, topic := range owned {
@@ -325,11 +330,10 @@ func TestRebalanceThatGivesAPartitionToTwoMembersFails(t *testing.T) {
 		answered := 0
 		c := serve(t, func(correlation uint32) []byte {
 			answered++
-			topics := given[min(answered, len(given))-1]
-			if answered > len(given) { // of the one that has stayed: it keeps what it has
-				topics = [][]topicPartitions{owns(1), owns(0)}[(answered-len(given)-1)%2]
+			if answered > len(given) {
+				return answerFrame(correlation, consumerAnswerBody(1, nil))
 			}
-			return answerFrame(correlation, consumerAnswerBody(1, topics))
+			return answerFrame(correlation, consumerAnswerBody(1, given[answered-1]))
 		})
 		g := &consumers{options: &options{topic: "t", partitions: 2, setUpTime: 100 * time.Millisecond}, name: "g", owned: newOwnership("g", 2)}
 		l := &lane{c: c, members: []*consumer{g.next(), g.next()}}
@@ -338,8 +342,32 @@ func TestRebalanceThatGivesAPartitionToTwoMembersFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		var owners *ownershipError
-		if err := g.step(); errors.As(err, &owners) != faulty {
+		if err := g.step(); errors.As(err, &owners) != faulty || (err != nil) != faulty {
 			t.Errorf("faulty %v: %v", faulty, err)
 		}
+	}
+}
+
+func TestAssemblyEndsWhenEachPartitionHasAnOwnerAndAllMembersAreAtTheLastEpoch(t *testing.T) {
+	answers := []struct {
+		epoch int32
+		owned []topicPartitions
+	}{{1, owns(0, 1)}, {2, owns()}, {1, owns(0)}, {2, nil}, {2, nil}, {2, owns(1)}} // the first and the second in turns
+	answered := 0
+	c := serve(t, func(correlation uint32) []byte {
+		answered++
+		if answered > len(answers) {
+			return answerFrame(correlation, consumerAnswerBody(2, nil))
+		}
+		answer := answers[answered-1]
+		return answerFrame(correlation, consumerAnswerBody(answer.epoch, answer.owned))
+	})
+	g := &consumers{options: &options{topic: "t", partitions: 2, setUpTime: time.Second}, name: "g", owned: newOwnership("g", 2)}
+	g.lanes = []*lane{{c: c, members: []*consumer{g.next(), g.next()}}}
+	if err := g.assemble(); err != nil {
+		t.Fatal(err)
+	}
+	if want := int64(len(answers) + 2); g.requests.Load() != want { // what was given last is reported, too
+		t.Fatalf("%d requests, expected %d", g.requests.Load(), want)
 	}
 }

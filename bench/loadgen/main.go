@@ -3,7 +3,7 @@
 // the server, and prints one line of JSON.
 //
 // It says "measuring" on standard error when the warm-up is over and "measured" when the measured window ends, so that a
-// caller can take the server's CPU time over the same window.
+// caller can take the server's CPU time over the same window; for each sample where there are several.
 package main
 
 import (
@@ -27,6 +27,7 @@ type options struct {
 	partitions          int
 	operation           string
 	members             int
+	samples             int
 	rate                float64
 	topic, groupPrefix  string
 	login               string
@@ -47,6 +48,7 @@ type result struct {
 	P99              float64        `json:"p99_ms"`
 	P999             float64        `json:"p99_9_ms"`
 	Max              float64        `json:"max_ms"`
+	RequestsEach     float64        `json:"requests_each,omitempty"` // of an assembly
 	Errors           int            `json:"errors"`
 	ErrorKinds       map[string]int `json:"error_kinds,omitempty"`
 }
@@ -72,15 +74,16 @@ func main() {
 	flag.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of any broker")
 	flag.IntVar(&o.connections, "connections", 1, "connections; each has a group of its own")
 	flag.IntVar(&o.partitions, "partitions", 1, "partitions in each commit")
-	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all, heartbeat; store (commits in one of many groups after the other); rebalance (of a group with several members); consumer-heartbeat and consumer-rebalance, likewise in groups of the consumer protocol, which own all -partitions of the topic; handshake or login (by TLS, a new connection each)")
-	flag.IntVar(&o.members, "members", 1, "of all connections together: for heartbeat and store each in a group of its own, for rebalance with a connection of its own, and as many groups as connections, as for consumer-heartbeat and consumer-rebalance")
+	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all, heartbeat; store (commits in one of many groups after the other); rebalance (of a group with several members); consumer-heartbeat and consumer-rebalance, likewise in groups of the consumer protocol, which own all -partitions of the topic; consumer-assembly (-samples times, of such groups that nobody is in); handshake or login (by TLS, a new connection each)")
+	flag.IntVar(&o.members, "members", 1, "of all connections together: for heartbeat and store each in a group of its own, for rebalance with a connection of its own, and as many groups as connections, as for operations of the consumer protocol")
+	flag.IntVar(&o.samples, "samples", 3, "times that consumer-assembly is measured, in place of -duration")
 	flag.Float64Var(&o.rate, "rate", 0, "requests/s of all connections together; 0: as many as are answered")
 	flag.StringVar(&o.topic, "topic", "bench", "topic of the committed offsets")
 	flag.StringVar(&o.groupPrefix, "group-prefix", "bench", "first part of the groups' names")
 	flag.StringVar(&o.login, "login", "", "USER:PASSWORD: speak TLS, whatever certificate the server has, and log in by PLAIN")
 	flag.DurationVar(&o.warmUp, "warm-up", 2*time.Second, "time before measuring")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "time to measure")
-	flag.DurationVar(&o.setUpTime, "set-up-time", 60*time.Second, "time for all connections to get their first commit through")
+	flag.DurationVar(&o.setUpTime, "set-up-time", 120*time.Second, "time for all connections to get their first commit through")
 	flag.DurationVar(&o.deadline, "request-timeout", 30*time.Second, "time after which a request counts as failed")
 	flag.Parse()
 	outcome, err := run(&o)
@@ -98,17 +101,21 @@ func main() {
 }
 
 func run(o *options) (*result, error) {
-	if o.connections < 1 || o.partitions < 1 {
-		return nil, errors.New("connections and partitions are 1 or more")
+	if o.connections < 1 || o.partitions < 1 || o.samples < 1 {
+		return nil, errors.New("connections, partitions and samples are 1 or more")
 	}
 	switch o.operation {
-	case operationHeartbeat, operationRebalance, operationStore, operationConsumerHeartbeat, operationConsumerRebalance:
+	case operationHeartbeat, operationRebalance, operationStore, operationConsumerHeartbeat, operationConsumerRebalance,
+		operationConsumerAssembly:
 		if o.members < o.connections {
 			return nil, fmt.Errorf("%s needs at least one member for each connection", o.operation)
 		}
 	}
 	if err := allowFiles(uint64(o.sockets()) + 64); err != nil {
 		return nil, err
+	}
+	if o.operation == operationConsumerAssembly {
+		return assemblies(o)
 	}
 	var phase atomic.Int32
 	workers := make([]*worker, o.connections)
@@ -166,7 +173,7 @@ func (o *options) sockets() int {
 	switch o.operation {
 	case operationRebalance:
 		return o.members
-	case operationConsumerRebalance, operationConsumerHeartbeat:
+	case operationConsumerRebalance, operationConsumerHeartbeat, operationConsumerAssembly:
 		return o.connections + max(o.connections, socketsOfAllGroups)
 	}
 	return o.connections
@@ -230,7 +237,7 @@ func (w *worker) rebalance(ready chan<- error, group members) {
 		return group.begin(address)
 	})
 	ready <- err
-	defer group.end()
+	defer func() { _ = group.end() }()
 	if err == nil {
 		w.repeat(func() (bool, error) {
 			err := group.step()
@@ -245,7 +252,7 @@ type members interface {
 	// begin connects them and has them join, at the coordinator of the group
 	begin(address string) error
 	step() error
-	end()
+	end() error
 }
 
 // repeat does the step until the phase is done, or until a step says that nothing more can come of it.
@@ -316,14 +323,20 @@ func (w *worker) retry(group string, try func() error) error {
 		}
 		var code kafkaError
 		var owners *ownershipError
-		switch {
-		case errors.As(err, &owners):
-			return err
-		case (errors.As(err, &code) && !code.retriable()) || time.Now().After(deadline):
-			return fmt.Errorf("group %s: %w", group, err)
+		if errors.As(err, &owners) || (errors.As(err, &code) && !code.retriable()) || time.Now().After(deadline) {
+			return inGroup(group, err)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
+}
+
+// inGroup says which group an error is of, unless it does so itself.
+func inGroup(group string, err error) error {
+	var owners *ownershipError
+	if err == nil || errors.As(err, &owners) {
+		return err
+	}
+	return fmt.Errorf("group %s: %w", group, err)
 }
 
 // coordinator gives the address of the group's.

@@ -16,6 +16,7 @@ const (
 	operationRebalance         = "rebalance"
 	operationConsumerHeartbeat = "consumer-heartbeat"
 	operationConsumerRebalance = "consumer-rebalance"
+	operationConsumerAssembly  = "consumer-assembly"
 	operationStore             = "store"
 	operationHandshake         = "handshake"
 	operationLogin             = "login"

@@ -16,7 +16,7 @@ func (p partition) String() string {
 	return fmt.Sprintf("partition %d of topic %x-%x-%x-%x-%x", p.number, t[:4], t[4:6], t[6:8], t[8:10], t[10:])
 }
 
-// ownershipError is a partition that has two owners, or none. It does not pass by itself.
+// ownershipError says what is wrong with who owns what. It does not pass by itself.
 type ownershipError struct{ group, what string }
 
 func (e *ownershipError) Error() string { return fmt.Sprintf("group %s: %s", e.group, e.what) }

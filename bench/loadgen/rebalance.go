@@ -42,7 +42,7 @@ func (r *rebalances) group() string { return r.name }
 
 // begin connects all members, and has them join until all are in one generation.
 func (r *rebalances) begin(address string) error {
-	r.end()
+	_ = r.end()
 	r.members = nil
 	for range r.options.members / r.options.connections {
 		c, err := dial(address, r.options.login, r.options.deadline)
@@ -84,10 +84,8 @@ func (m *groupMember) joinWhole(group string, round uint64, members int, whole *
 	return m.sync(group)
 }
 
-func (r *rebalances) end() {
-	for _, member := range r.members {
-		member.c.Close()
-	}
+func (r *rebalances) end() error {
+	return r.each(func(m *groupMember) error { return m.c.Close() })
 }
 
 // step is one rebalance.
