@@ -518,4 +518,4 @@ TRIED_ON_LOGS = (
 """Likewise tests/kubernetes/test_alerts_on_logs.py."""
 
 TRIED_ON_SITES = ("MusterSiteFenced", "MusterFollowerBehind")
-"""Likewise tests/integration/test_alerts_of_sites.py, on pods without Kubernetes."""
+"""Likewise tests/kubernetes/test_alerts_of_sites.py."""

@@ -35,8 +35,7 @@ What each alert means and what to do about it. Rendered from `hack/alerts.py`, l
 
 TESTED = """
 `make test-alerts` makes the fault of each on a real Kubernetes, before a real Kafka. A real Prometheus evaluates the
-rules, and the commands of this page are run as they are written. Faults of [sites](#mustersitefenced) are made on pods
-without Kubernetes, and their commands are not run.
+rules, and the commands of this page are run as they are written.
 """
 
 

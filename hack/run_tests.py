@@ -38,9 +38,7 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/sec
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
 """
-ALERTS_BEFORE_KAFKA = "tests/kubernetes/test_alerts_before_kafka.py"
-ALERTS_ON_LOGS = "tests/kubernetes/test_alerts_on_logs.py"
-ALERTS = ("tests/kubernetes/test_alerts.py", ALERTS_ON_LOGS, ALERTS_BEFORE_KAFKA)
+ALERTS = tuple(f"tests/kubernetes/test_alerts{name}.py" for name in ("", "_on_logs", "_of_sites", "_before_kafka"))
 """Those but the first are long, and no part of the stage kubernetes: their faults have tests without alerts, too."""
 ON_NODES = "tests/kubernetes/test_nodes.py"
 LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
@@ -229,7 +227,7 @@ def run_kubernetes(outcome: Outcome) -> None:
     try:
         with machine.running_cluster(kafka=fetch_kafka()) as environment:
             whole = {**environment, "MUSTER_TEST_WHOLE": "1"}
-            elsewhere = (ON_NODES, ALERTS_ON_LOGS, ALERTS_BEFORE_KAFKA, INSTALLED_BY_OLM)
+            elsewhere = (ON_NODES, *ALERTS[1:], INSTALLED_BY_OLM)
             left_out = [f"--ignore={each}" for each in elsewhere]
             pytest(outcome, "-m", "kubernetes", *left_out, "tests", environment=whole)
     except machine.ClusterError as error:

@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -136,11 +136,8 @@ def pods_as_targets() -> list[dict[str, Any]]:
     ]
 
 
-Targets = Callable[[], list[dict[str, Any]]]
-
-
 @contextmanager
-def followed_pods(targets: Path, find: Targets) -> Iterator[None]:
+def followed_pods(targets: Path) -> Iterator[None]:
     """Keeps the file as the pods are."""
     ended = threading.Event()
 
@@ -148,7 +145,7 @@ def followed_pods(targets: Path, find: Targets) -> Iterator[None]:
         before = None
         while not ended.wait(FOLLOW_S):
             with suppress(subprocess.SubprocessError):  # the API server is busy: the next look tells
-                now = find()
+                now = pods_as_targets()
                 if now != before:
                     part = targets.with_suffix(".part")
                     part.write_text(json.dumps(now))
@@ -165,9 +162,8 @@ def followed_pods(targets: Path, find: Targets) -> Iterator[None]:
 
 
 @contextmanager
-def running_prometheus(folder: Path, seconds_of_a_minute: int, find: Targets = pods_as_targets) -> Iterator[Prometheus]:
-    """Scrapes and evaluates each second, with what it says in `folder`/log. Skips the test where there is none. `find`:
-    the ports of the pods now."""
+def running_prometheus(folder: Path, seconds_of_a_minute: int) -> Iterator[Prometheus]:
+    """Scrapes and evaluates each second, with what it says in `folder`/log. Skips the test where there is none."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("needs Prometheus: apt-get install prometheus")
@@ -186,7 +182,7 @@ def running_prometheus(folder: Path, seconds_of_a_minute: int, find: Targets = p
         f"--web.listen-address=127.0.0.1:{port}",
     ]
     with (
-        followed_pods(folder / "targets.json", find),
+        followed_pods(folder / "targets.json"),
         (folder / "log").open("w") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as child,
     ):

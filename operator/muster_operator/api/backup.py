@@ -119,6 +119,22 @@ class Backups(msgspec.Struct, frozen=True, rename="camel"):
     service_account_name: JobServiceAccount = None
 
 
+class DeclaredSite(msgspec.Struct, frozen=True, rename="camel"):
+    """The site that this cluster is. Of several sites one answers clients: the one that the newest claim in the store
+    names. `muster backup take-over` writes claims. Pods only read the store, which is the one that the sites share.
+    """
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+            max_length=63,
+            description="Name of the site, which no other one has had.",
+        ),
+    ]
+    store: Annotated[BackupStore, Meta(extra_json_schema=STORE_RULES)]
+
+
 class BackupsStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The state of the backups."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from muster_operator.api.backup import Backups, BackupsStatus
+from muster_operator.api.backup import Backups, BackupsStatus, DeclaredSite
 from muster_operator.api.cluster_parts import (
     TAKEN_NAMES,
     DeclaredTopic,
@@ -202,6 +202,7 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     ] = {}
     backup: Backups | None = None
     restore_from: RestoreFrom | None = None
+    site: DeclaredSite | None = None
     rebalance: Annotated[
         Literal["Auto", "Manual"],
         Meta(

@@ -103,6 +103,10 @@ KINDS = (
                 "spec.access.usersSecret or musterUsers is needed: a listener has a mechanism with passwords",
             ),
             (
+                "!has(self.spec.site) || !has(self.spec.upstream)",
+                "spec.site does not go with spec.upstream: a fenced pod would still write to Kafka",
+            ),
+            (
                 "!has(self.spec.gateway) || has(self.spec.upstream)",
                 "spec.gateway needs spec.upstream: the Kafka cluster that it is in front of",
             ),

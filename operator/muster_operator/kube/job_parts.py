@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from muster_operator.api.models import BackupStore, CoordinatorCluster, Resource, Resources
 from muster_operator.kube.objects import owned_by
-from muster_operator.kube.pod_parts import Manifest, placement, pod_security
+from muster_operator.kube.pod_parts import Manifest, access_to_store, placement, pod_security
+from muster_operator.store.backup_store import BACKUPS_DIRECTORY, store_address
 
-BACKUPS_DIRECTORY = "/backups"
-CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 RETRIES = 2
 """The number of times that Kubernetes tries again, if nothing was made."""
 
@@ -95,22 +94,10 @@ def job(
 
 def store_parts(store: BackupStore, namespace: str, name: str) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
     """(env, volumes, mounts) with which `muster` finds a store. `namespace`, `name`: of the cluster."""
-    env: list[Manifest] = []
     volumes: list[Manifest] = [{"name": "scratch", "emptyDir": {}}]  # room for the largest segment
     mounts: list[Manifest] = [{"name": "scratch", "mountPath": "/tmp"}]
     if store.s3 is None:
-        address = f"{BACKUPS_DIRECTORY}/{store.directory or name}"
         volumes.append({"name": "backups", "persistentVolumeClaim": {"claimName": store.claim}})
         mounts.append({"name": "backups", "mountPath": BACKUPS_DIRECTORY})
-    else:
-        address = f"s3://{store.s3.bucket}/{store.s3.prefix or f'{namespace}/{name}'}"
-        env.append({"name": "AWS_REGION", "value": store.s3.region})
-        if store.s3.endpoint is not None:
-            env.append({"name": "AWS_ENDPOINT_URL", "value": store.s3.endpoint})
-        if store.s3.credentials_secret is not None:
-            env += [_key_of(store.s3.credentials_secret, each) for each in CREDENTIALS]
-    return [{"name": "MUSTER_BACKUP_STORE", "value": address}, *env], volumes, mounts
-
-
-def _key_of(secret: str, key: str) -> Manifest:
-    return {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+    address = {"name": "MUSTER_BACKUP_STORE", "value": store_address(store, namespace, name)}
+    return [address, *access_to_store(store)], volumes, mounts

@@ -14,7 +14,8 @@ import msgspec
 from muster_operator.api.cluster_parts import ArchiveStorage
 from muster_operator.api.models import GROUP, CoordinatorCluster, PodTemplate, Storage
 from muster_operator.kube.objects import PART_OF, owned_by
-from muster_operator.kube.pod_parts import mounts, placement, pod_security, spread, volumes
+from muster_operator.kube.pod_parts import access_to_store, mounts, placement, pod_security, spread, volumes
+from muster_operator.store.backup_store import BACKUPS_DIRECTORY
 from muster_operator.store.client_security import mounted_secrets
 from muster_operator.store.workload import ARCHIVE_DIRECTORY, pod_settings
 
@@ -241,6 +242,7 @@ def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
         "resources": spec.resources,
         "podTemplate": spec.pod_template,
         "podSecret": spec.security.pod_secret,
+        "site": spec.site,
     }
     return fingerprint(said)
 
@@ -275,6 +277,13 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool)
         ]
         container["volumeMounts"].append({"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True})
         secrets["tls"] = pod_secret_name(cluster)
+    mounted = volumes(secrets, cluster.spec.pod_template)
+    if site := cluster.spec.site:
+        container["env"] += access_to_store(site.store)
+        if site.store.claim is not None:
+            claim = {"claimName": site.store.claim, "readOnly": True}
+            mounted = {"volumes": [*mounted.get("volumes", ()), {"name": "backups", "persistentVolumeClaim": claim}]}
+            container["volumeMounts"].append({"name": "backups", "mountPath": BACKUPS_DIRECTORY, "readOnly": True})
     return {
         "automountServiceAccountToken": False,  # a pod never talks to the Kubernetes API
         "enableServiceLinks": False,
@@ -283,7 +292,7 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool)
         "securityContext": {"fsGroupChangePolicy": "OnRootMismatch", **pod_security(cluster.spec.pod_template)},
         "topologySpreadConstraints": spread(cluster.spec.pod_template, selector(cluster)),
         "containers": [container],
-        **volumes(secrets, cluster.spec.pod_template),
+        **mounted,
     }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster_operator.api.models import PodTemplate
+from muster_operator.api.models import BackupStore, PodTemplate
 from muster_operator.api.pod_template import MountedVolume
 from muster_operator.store.outgoing import ROOT
 
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 DEFAULT_USER = {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532}
 
 Manifest = dict[str, Any]
@@ -69,3 +70,19 @@ def placement(template: PodTemplate) -> Manifest:
         "imagePullSecrets": list(template.image_pull_secrets),
     }
     return {"nodeSelector": dict(template.node_selector), **{name: each for name, each in said.items() if each}}
+
+
+def access_to_store(store: BackupStore) -> list[Manifest]:
+    """The environment by which a container may use an object store; none for a volume."""
+    if store.s3 is None:
+        return []
+    env: list[Manifest] = [{"name": "AWS_REGION", "value": store.s3.region}]
+    if store.s3.endpoint is not None:
+        env.append({"name": "AWS_ENDPOINT_URL", "value": store.s3.endpoint})
+    if store.s3.credentials_secret is not None:
+        env += [_key_of(store.s3.credentials_secret, each) for each in CREDENTIALS]
+    return env
+
+
+def _key_of(secret: str, key: str) -> Manifest:
+    return {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}

@@ -16,6 +16,7 @@ from muster_operator.plan.access import AccessState
 from muster_operator.plan.actions import MakeClaim, MarkClaims, StartRestoreJob
 from muster_operator.plan.observation import BackupJob, StrandedVolume
 from muster_operator.plan.restore_facts import RestoreFacts
+from muster_operator.store.backup_store import site_settings
 from muster_operator.store.client_security import client_security
 from muster_operator.store.outgoing import UPSTREAM, outgoing_settings
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
@@ -212,7 +213,7 @@ def _settings_trouble(settings: tuple[tuple[str, str], ...]) -> str:
 
 def pod_settings(cluster: CoordinatorCluster) -> dict[str, str]:
     """Settings of each pod: those declared, what the failover block says of pods, and what listeners ask of clients,
-    what the upstream is and where the archive is, which count before settings of that name."""
+    what the upstream is, where the archive is and which site this is, which count before settings of that name."""
     nominate_ms = round(parse_duration(cluster.spec.failover.nominate_after) * 1000)
     return {
         "muster.self.nomination.after.ms": str(nominate_ms),
@@ -220,6 +221,7 @@ def pod_settings(cluster: CoordinatorCluster) -> dict[str, str]:
         **client_security(cluster),
         **_mirror_settings(cluster.spec.upstream),
         **({"muster.archive.dir": ARCHIVE_DIRECTORY} if cluster.spec.storage.archive is not None else {}),
+        **site_settings(cluster),
     }
 
 

@@ -224,6 +224,7 @@ async def test_manifests_are_applied_again_when_the_spec_or_the_object_is_anothe
         ({"deletionPolicy": "Delete", "deletionProtection": True}, False),
         ({"suspend": True}, False),
         ({"settings": {"group.max.size": "5"}}, True),
+        ({"site": {"name": "east", "store": {"claim": "shared"}}}, True),
         ({"listeners": [{"name": "internal", "port": 9999}]}, True),
     ],
 )
@@ -261,6 +262,26 @@ def test_archive_is_a_second_volume_that_the_pod_is_told_of() -> None:
         },
     }
     assert "muster.archive.dir" not in environment(cluster())["MUSTER_CONFIG"]
+
+
+def test_pods_of_a_site_read_the_claims_in_the_volume_that_is_declared() -> None:
+    declared = cluster(site={"name": "east", "store": {"claim": "shared"}}, settings={"muster.site": "west@/tmp"})
+    assert "muster.site=east@/backups/a" in environment(declared)["MUSTER_CONFIG"].splitlines()
+    assert {"name": "backups", "mountPath": "/backups", "readOnly": True} in container(declared)["volumeMounts"]
+    (made,) = built("StatefulSet", declared)
+    claim = {"claimName": "shared", "readOnly": True}
+    assert made["spec"]["template"]["spec"]["volumes"] == [{"name": "backups", "persistentVolumeClaim": claim}]
+
+
+def test_pods_of_a_site_may_use_the_bucket_that_is_declared() -> None:
+    bucket = {"bucket": "all", "prefix": "shop", "endpoint": "http://store:7070", "credentialsSecret": "keys"}
+    declared = cluster(site={"name": "east", "store": {"s3": bucket}})
+    found = environment(declared)
+    assert "muster.site=east@s3://all/shop" in found["MUSTER_CONFIG"].splitlines()
+    assert found["AWS_ENDPOINT_URL"] == "http://store:7070"
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        secret = {"name": key, "valueFrom": {"secretKeyRef": {"name": "keys", "key": key}}}
+        assert secret in container(declared)["env"]
 
 
 def test_replicas_reach_one_another_at_the_pods_address() -> None:
