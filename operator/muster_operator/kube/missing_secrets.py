@@ -13,13 +13,11 @@ import structlog
 
 from muster_operator.kube.claims import LOOK_EVERY_S
 from muster_operator.kube.client import Json, KubeClient, KubeError
+from muster_operator.plan.rollout import STARTING
 from muster_operator.store.port import ClusterKey, NotFoundError, StoreError
 from muster_operator.store.workload import PodInfo
 
 log = structlog.get_logger(__name__)
-
-WAITING = ("ContainerCreating", "PodInitializing")
-"""The reasons of a container that waits for volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +95,4 @@ def secrets_of(raw: Json) -> Iterator[str]:
 
 def _waits(raw: Json) -> bool:
     states = (each.get("state", {}) for each in raw.get("status", {}).get("containerStatuses", ()))
-    return any(state.get("waiting", {}).get("reason") in WAITING for state in states)
+    return any(state.get("waiting", {}).get("reason") in STARTING for state in states)

@@ -11,6 +11,9 @@ from muster_operator.plan.actions import RestartPod
 from muster_operator.plan.observation import CallKind, Connection, Observation, PodView
 from muster_operator.plan.verdict import Verdict
 
+STARTING = ("ContainerCreating", "PodInitializing")
+"""The reasons of a container whose image is pulled, or whose volumes are mounted: it is on its way."""
+
 
 def image_of(seen: Observation) -> str:
     """The image of the declared template: the one that the spec names, or else the one that the cluster has. A new
@@ -28,7 +31,8 @@ def verdict_of_rollout(seen: Observation) -> Verdict | None:
     outdated = [pod.name for pod in seen.pods if pod.outdated]
     if seen.applied and not outdated:
         return None
-    broken = _broken(seen)
+    stopped = _broken(seen)
+    broken = [pod for pod in stopped if pod.trouble not in STARTING]
     if outdated and broken:
         pod = broken[0]
         text = (
@@ -43,6 +47,7 @@ def verdict_of_rollout(seen: Observation) -> Verdict | None:
         text = f"{seen.rollout_waits}; until then {', '.join(outdated)} keep an older template"
         return Verdict(Reason.ROLLOUT_WAITS, text, reconciling=True)
     text = f"{len(seen.pods) - len(outdated)} of {len(seen.pods)} pods run the declared template"
+    text += "".join(f"; pod {pod.name}: {pod.trouble}" for pod in stopped)
     return Verdict(Reason.ROLLING_OUT, text if outdated else "the declared template is being applied", reconciling=True)
 
 

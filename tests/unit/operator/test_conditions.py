@@ -151,6 +151,25 @@ def test_rollout_halts_at_a_pod_that_does_not_run_and_says_how_it_ended(model: M
     assert not any(isinstance(each, RestartPod) for each in plan(with_fields(seen, pods=pods), 1.0))
 
 
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        ("ContainerCreating", "RollingOut"),
+        ("ContainerCreating: Secret tls not found", "RolloutHalted"),
+        ("ErrImagePull", "RolloutHalted"),
+    ],
+)
+def test_pod_that_is_just_starting_does_not_halt_a_rollout(model: Model, trouble: str, reason: str) -> None:
+    seen = outdated(changed(model, image="muster:2"), "c-0", "c-1")
+    starting = {"connection": Connection.DOWN, "replicas": {}, "trouble": trouble}
+    pods = tuple(with_fields(pod, **starting) if pod.name == "c-2" else pod for pod in seen.pods)
+    now = with_fields(seen, pods=pods)
+    status = cluster_status(now)
+    assert reason in {each.reason for each in status.conditions}
+    assert f"pod c-2: {trouble}" in ready(status).message or reason == "RolloutHalted"
+    assert not any(isinstance(each, RestartPod) for each in plan(now, 1.0)), "no other pod is replaced meanwhile"
+
+
 def test_pod_that_restarts_while_the_rollout_is_halted_keeps_the_template_that_runs(model: Model) -> None:
     """The planted fault: an image that does not run took a second pod, and with it the majority."""
     seen = outdated(changed(model, image="muster:broken"), "c-0", "c-1")
