@@ -22,6 +22,7 @@ Source: ConsumerGroup*Key.json, ConsumerGroup*Value.json, GroupCoordinatorRecord
 
 from __future__ import annotations
 
+import struct
 from typing import TypeAlias
 
 import msgspec
@@ -263,7 +264,7 @@ def _array(elements: list[bytes]) -> bytes:
 
 
 def _int32_array(values: tuple[int, ...]) -> bytes:
-    return encode_unsigned(len(values) + 1) + b"".join([INT32.pack(value) for value in values])
+    return encode_unsigned(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
 
 
 def _tagged(content: bytes | None) -> bytes:
