@@ -6,8 +6,9 @@ from importlib.metadata import version
 
 import click
 
-from muster_cli.backup.command import backup, restore
+from muster_cli.backup.command import backup
 from muster_cli.backup.follow_command import follow, lag
+from muster_cli.backup.restore_command import restore
 from muster_cli.backup.take_over_command import take_over
 from muster_cli.drive.command import allow_data_loss, drain, fence, move, restart
 from muster_cli.errors import CliError

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -117,6 +118,29 @@ def test_every_restored_cluster_is_one_moment_of_the_lost_one(
             goes_on.stop()
             assert goes_on.failures == []
             assert again.stop() == 0
+
+
+def test_restore_at_a_moment_has_what_clients_had_committed_then(
+    cluster: LocalCluster, load: Load, tmp_path: Path
+) -> None:
+    """The clock of this machine is that of all pods."""
+    store = str(tmp_path / "store")
+    create(cluster, store)
+    reached = load.done
+    wait_until(lambda: load.done > reached + 300, "clients go on")
+    before = load.known()
+    at = datetime.now(UTC).isoformat()
+    after, reached = load.known(), load.done
+    wait_until(lambda: load.done > reached + 300, "clients go on")
+    create(cluster, store)
+    load.stop()
+    cluster.__exit__()
+    target = tmp_path / "then"
+    done = muster("restore", "--store", store, "--at", at, "--data-dir", str(target), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["after"] > 300
+    with LocalCluster(target, "--topic", "orders:3") as then:
+        check(then.wait_ready(), before, after, load.aborted)
 
 
 def test_no_cut_tears_a_transaction(cluster: LocalCluster, load: Load, tmp_path: Path) -> None:

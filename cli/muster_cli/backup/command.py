@@ -17,7 +17,6 @@ from muster_cli.progress import amounts
 if TYPE_CHECKING:
     from muster_cli.backup.manifest import Backup
     from muster_operator.api.backup_result import BackupResult
-    from muster_operator.api.restore_result import RestoreResult
 
 STORE = click.option(
     "--store",
@@ -63,7 +62,7 @@ def create(
     with amounts() as progress:
         made = asyncio.run(create_backup(site, store, mib_per_second * MIB, progress))
     if as_json:
-        _print_json({**_row(made.backup), "sent": made.sent, "heldMs": round(made.held_ms), "seconds": made.seconds})
+        print_json({**row(made.backup), "sent": made.sent, "heldMs": round(made.held_ms), "seconds": made.seconds})
         return
     click.echo(
         f"{made.backup.id}: {len(made.backup.partitions)} partitions, {made.backup.size:,} bytes, of which"
@@ -130,7 +129,7 @@ def run(
 
 
 def _leave(result: BackupResult, file: Path | None) -> None:
-    text = _json_text(result)
+    text = json_text(result)
     if file is not None:
         file.write_text(text)
     click.echo(text)
@@ -146,11 +145,11 @@ def list_backups(address: str, as_json: bool) -> None:
 
     catalog = read_catalog(open_store(address))
     if as_json:
-        _print_json({"backups": [_row(each) for each in catalog.backups], "unreadable": catalog.unreadable})
+        print_json({"backups": [row(each) for each in catalog.backups], "unreadable": catalog.unreadable})
     else:
         for each in catalog.backups:
             click.echo(
-                f"{each.id}  {_moment(each)}  {len(each.partitions):>5} partitions  {each.size:>15,} bytes"
+                f"{each.id}  {moment(each)}  {len(each.partitions):>5} partitions  {each.size:>15,} bytes"
                 f"  cluster {each.cluster_id}"
             )
         if not catalog.backups:
@@ -177,7 +176,7 @@ def verify(address: str, asked: str | None, as_json: bool) -> None:
     with amounts() as progress:
         found = run(store, catalog, backups, progress)
     if as_json:
-        _print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(found))
     else:
         for problem in found.problems:
             click.echo(str(problem))
@@ -204,7 +203,7 @@ def prune(address: str, keep: int, keep_days: float, dry_run: bool, as_json: boo
     now_ms = time.time_ns() // 1_000_000
     done = run(store, read_catalog(store), keep, keep_days, now_ms, dry_run=dry_run)
     if as_json:
-        _print_json(msgspec.to_builtins(done))
+        print_json(msgspec.to_builtins(done))
         return
     would = "would be " if dry_run else ""
     click.echo(
@@ -213,20 +212,10 @@ def prune(address: str, keep: int, keep_days: float, dry_run: bool, as_json: boo
     )
 
 
-def _tell_plan(found: Backup, pods: int, target: Path, *, as_json: bool) -> None:
-    if as_json:
-        _print_json({**_row(found), "pods": pods})
-        return
-    click.echo(
-        f"{found.id} of {_moment(found)} is whole: {len(found.partitions)} partitions, {found.size:,} bytes, would be"
-        f" restored for {pods} pods into {target}"
-    )
-
-
-def _row(each: Backup) -> dict[str, Any]:
+def row(each: Backup) -> dict[str, Any]:
     return {
         "id": each.id,
-        "takenAt": _moment(each),
+        "takenAt": moment(each),
         "clusterId": each.cluster_id,
         "partitions": len(each.partitions),
         "bytes": each.size,
@@ -234,111 +223,13 @@ def _row(each: Backup) -> dict[str, Any]:
     }
 
 
-def _moment(each: Backup) -> str:
+def moment(each: Backup) -> str:
     return datetime.fromtimestamp(each.taken_at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _json_text(value: object) -> str:
+def json_text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _print_json(value: object) -> None:
-    click.echo(_json_text(value))
-
-
-@click.command()
-@STORE
-@click.option("--backup", "asked", metavar="ID", default="latest", help="Which one; 'latest': the newest.")
-@click.option("--data-dir", "target", metavar="DIR", type=click.Path(path_type=Path), help="Made by the restore.")
-@click.option(
-    "--volume",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Made by the restore: the data directory of one pod on Kubernetes, with its share of the logs.",
-)
-@click.option("--pod", type=click.IntRange(0, 99), help="With --volume: the number at the end of the pod's name.")
-@click.option("--pods", type=click.IntRange(1, 100), show_default="as there were", help="Pods to spread logs over.")
-@click.option("--dry-run", is_flag=True, help="Verify everything and say what there would be; write nothing.")
-@click.option(
-    "--result", type=click.Path(path_type=Path), help="Write a JSON object with what was found here, also an error."
-)
-@JSON
-def restore(
-    address: str,
-    asked: str,
-    target: Path | None,
-    volume: Path | None,
-    pod: int | None,
-    pods: int | None,
-    dry_run: bool,
-    result: Path | None,
-    as_json: bool,
-) -> None:
-    """Make a data directory from a backup, to be started with `muster local up`, or the volume of a pod on Kubernetes.
-
-    Verifies the backup first, and refuses one that is not as it was written. Kafka cluster id and epochs go on.
-    Transactions that were open at the cut are aborted, and their producers fenced. Nothing is overwritten: a volume
-    that has this pod's share of this backup already is left as it is, which counts as done.
-    """
-    root = target or volume
-    if root is None or (target is not None and volume is not None):
-        raise CliUsageError("give one of --data-dir and --volume")
-    if (volume is None) != (pod is None):
-        raise CliUsageError("--volume and --pod go together")
-    if volume is not None and asked == "latest" and not dry_run:
-        raise CliUsageError("--volume needs the id of a --backup: all pods must have the same one")
-    from muster_cli.backup.run import short
-    from muster_operator.api.restore_result import RestoreResult
-
-    try:
-        done = _restore(address, asked, root, pod, pods, dry_run=dry_run, as_json=as_json)
-    except CliError as error:
-        if result is not None:
-            result.write_text(_json_text(RestoreResult(error=short(str(error)))))
-        raise
-    if result is not None:
-        result.write_text(_json_text(done))
-
-
-def _restore(
-    address: str, asked: str, root: Path, pod: int | None, pods: int | None, *, dry_run: bool, as_json: bool
-) -> RestoreResult:
-    """Raises CliError."""
-    from muster_cli.backup.addresses import open_store
-    from muster_cli.backup.catalog import read_catalog
-    from muster_cli.backup.restore import check_restore, restore_volume, result_of, run_restore
-    from muster_cli.backup.volume import is_done
-    from muster_cli.local.data_dir import DataDir
-    from muster_operator.api.restore_result import RestoreResult
-
-    if pod is not None and not dry_run and is_done(root, asked, pod, pods):
-        # The store is not asked: it may not have the backup any more.
-        click.echo(_json_text({"backup": asked, "already": True}) if as_json else f"{root} has {asked} already")
-        return RestoreResult(asked)
-    store = open_store(address)
-    catalog = read_catalog(store)
-    found = catalog.find(asked)
-    number, now_ms = pods or found.pods, time.time_ns() // 1_000_000
-    if pod is not None and pod >= number:
-        raise CliUsageError(f"--pod {pod}: of {number} pods the last one is {number - 1}")
-    with amounts() as progress:
-        if dry_run:
-            check_restore(store, catalog, found, root, progress)
-            _tell_plan(found, number, root, as_json=as_json)
-            return result_of(found)
-        if pod is not None:
-            done = restore_volume(store, catalog, found, root, pod, number, now_ms, progress)
-        else:
-            done = run_restore(store, catalog, found, DataDir(root), number, now_ms, progress)
-    if as_json:
-        _print_json(msgspec.to_builtins(done))
-        return result_of(found)
-    click.echo(f"{done.backup} of {_moment(found)}: {done.partitions} partitions, {done.size:,} bytes")
-    if done.open_transactions or done.markers:
-        some = ", ".join(done.open_transactions[:10])
-        click.echo(
-            f"aborted: {len(done.open_transactions)} open transactions ({some}), {done.markers} that began later"
-        )
-    if pod is None:
-        click.echo(f"muster local up --data-dir {root}")
-    return result_of(found)
+def print_json(value: object) -> None:
+    click.echo(json_text(value))

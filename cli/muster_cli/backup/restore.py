@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from muster_cli.backup.catalog import Catalog
 from muster_cli.backup.fencing import OpenOffsets, Transactions, marked_later
 from muster_cli.backup.manifest import Backup, PartitionCut
-from muster_cli.backup.store import Store
+from muster_cli.backup.store import Source
 from muster_cli.backup.verify import verify
 from muster_cli.backup.volume import alone, make_durable, write_note
 from muster_cli.errors import CliError
@@ -79,7 +79,7 @@ class Restored:
 
 
 def run_restore(
-    store: Store, catalog: Catalog, backup: Backup, data: DataDir, pods: int, now_ms: int, progress: Amount
+    store: Source, catalog: Catalog, backup: Backup, data: DataDir, pods: int, now_ms: int, progress: Amount
 ) -> Restored:
     """Make the data directory. Blocks. Raises CliError."""
     check_restore(store, catalog, backup, data.root, progress)
@@ -97,7 +97,7 @@ def run_restore(
 
 
 def restore_volume(
-    store: Store, catalog: Catalog, backup: Backup, root: Path, pod: int, pods: int, now_ms: int, progress: Amount
+    store: Source, catalog: Catalog, backup: Backup, root: Path, pod: int, pods: int, now_ms: int, progress: Amount
 ) -> Restored:
     """Make the data directory of pod number `pod` of `pods`, which has its share of the logs. Blocks. Raises CliError.
     What an interrupted run has left is made anew.
@@ -161,7 +161,7 @@ def _needed(backup: Backup, pod: int, pods: int) -> set[int]:
 
 
 def check_restore(
-    store: Store,
+    store: Source,
     catalog: Catalog,
     backup: Backup,
     root: Path,
@@ -181,7 +181,7 @@ def check_restore(
 class _Restore:
     """Writes the logs of the pods in `places` (the data directory of each, by name), of `pods` that there are."""
 
-    def __init__(self, store: Store, backup: Backup, places: Mapping[str, Path], pods: int, now_ms: int) -> None:
+    def __init__(self, store: Source, backup: Backup, places: Mapping[str, Path], pods: int, now_ms: int) -> None:
         self._store = store
         self._backup = backup
         self._places = places

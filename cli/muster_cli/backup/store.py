@@ -34,18 +34,22 @@ class Stored(Protocol):
     def modified_ms(self) -> int: ...
 
 
-class Store(Protocol):
-    """Files by name. A file is there as a whole or not at all. All methods block, and raise StoreError."""
+class Source(Protocol):
+    """Files by name, to be read. All methods block, and raise StoreError."""
 
     @property
     def address(self) -> str:
         """Returns the address as people write it."""
 
-    def files(self) -> dict[str, Stored]:
-        """All files, by name."""
-
     def read(self, name: str) -> Iterator[bytes]:
         """The content in pieces. Raises MissingError."""
+
+
+class Store(Source, Protocol):
+    """A file is there as a whole or not at all."""
+
+    def files(self) -> dict[str, Stored]:
+        """All files, by name."""
 
     def write(self, name: str, content: Path | bytes) -> None:
         """Put a file there, durably; replaces one of the same name."""

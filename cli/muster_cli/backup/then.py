@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from muster_cli.backup.catalog import Catalog
 from muster_cli.backup.continuity import forked_at
 from muster_cli.backup.manifest import SEGMENTS, Backup, PartitionCut
-from muster_cli.backup.store import Store
+from muster_cli.backup.store import Source
 from muster_cli.errors import CliError
 from muster_cli.progress import Amount
 from muster_coordinator.groups.offset_store import OffsetStore
@@ -71,7 +71,7 @@ def moment_of(catalog: Catalog, asked: str | None, at_ms: int | None) -> Moment:
     return Moment(base, later, at_ms)
 
 
-def offsets_then(store: Store, moment: Moment, wanted: Callable[[str], bool], progress: Amount) -> Then:
+def offsets_then(store: Source, moment: Moment, wanted: Callable[[str], bool], progress: Amount) -> Then:
     """The offsets of the groups that are `wanted`. Blocks. Raises CliError, also for a store that is not as written."""
     found = Then()
     newest = moment.later or moment.base
@@ -84,11 +84,11 @@ def offsets_then(store: Store, moment: Moment, wanted: Callable[[str], bool], pr
         try:
             base = cuts.get(cut.number)
             if base is not None:
-                replay.take(_batches(store, base))
+                replay.take(batches_of(store, base))
             if moment.later is not None and moment.at_ms is not None:
                 start = 0 if base is None else base.commit_point
                 end = _end_at(store, cut, start, moment.at_ms)
-                found.removed += end - start - replay.take(_batches(store, cut, start, end))
+                found.removed += end - start - replay.take(batches_of(store, cut, start, end))
         except (CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
             raise CliError(f"{newest.id}, {cut.name}: {error}") from error
         found.offsets |= replay.offsets()
@@ -144,7 +144,7 @@ class _Replay:
                 )
 
 
-def _batches(store: Store, cut: PartitionCut, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
+def batches_of(store: Source, cut: PartitionCut, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
     """Those that begin at `start` or later, and end at `end` or before. Raises CliError, CorruptBatchError."""
     for number, segment in enumerate(cut.segments):
         following = cut.segments[number + 1].base_offset if number + 1 < len(cut.segments) else cut.commit_point
@@ -160,10 +160,10 @@ def _batches(store: Store, cut: PartitionCut, start: int = 0, end: int | None = 
                 yield batch
 
 
-def _end_at(store: Store, cut: PartitionCut, start: int, at_ms: int) -> int:
+def _end_at(store: Source, cut: PartitionCut, start: int, at_ms: int) -> int:
     """The offset after the last batch that was written by that time: a clock that was set back once hides nothing."""
     end = start
-    for batch in _batches(store, cut, start):
+    for batch in batches_of(store, cut, start):
         if batch.base_timestamp_ms <= at_ms:
             end = batch.end_offset
     return end

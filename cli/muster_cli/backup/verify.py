@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from muster_cli.backup.catalog import Catalog
 from muster_cli.backup.manifest import BACKUPS, DROPPED, SEGMENTS, Backup
-from muster_cli.backup.store import MissingError, Store
+from muster_cli.backup.store import MissingError, Source
 from muster_cli.progress import Amount
 from muster_coordinator.sites.claims import FOLDER as CLAIMS
 
@@ -40,7 +40,7 @@ class Verified:
 
 
 def verify(
-    store: Store, catalog: Catalog, backups: Sequence[Backup], progress: Amount, numbers: Container[int] | None = None
+    store: Source, catalog: Catalog, backups: Sequence[Backup], progress: Amount, numbers: Container[int] | None = None
 ) -> Verified:
     """Check all files that `backups` need, and that nothing in the store is a double or of unknown origin. Blocks.
     Raises StoreError. `numbers`: only those files that these partitions need are read.
@@ -83,7 +83,7 @@ def _inside(backup: Backup) -> list[Problem]:
     return found
 
 
-def _wrong(store: Store, name: str, size: int) -> str:
+def _wrong(store: Source, name: str, size: int) -> str:
     """ "" if the file is what its name says."""
     digest, read = hashlib.sha256(), 0
     try:
@@ -97,7 +97,7 @@ def _wrong(store: Store, name: str, size: int) -> str:
     return "" if SEGMENTS + digest.hexdigest() == name else "its content has changed: the checksum does not match"
 
 
-def _origin(store: Store, name: str, needed: Collection[str]) -> str:
+def _origin(store: Source, name: str, needed: Collection[str]) -> str:
     digest = hashlib.sha256()
     for data in store.read(name):
         digest.update(data)

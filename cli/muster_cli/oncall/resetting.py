@@ -29,9 +29,9 @@ from muster_cli.oncall.reset import (
     reset_screen,
     told,
 )
-from muster_cli.oncall.times import time_ms
 from muster_cli.oncall.undo import EMPTY_STATES, Committed
 from muster_cli.oncall.writing import why_not_written
+from muster_cli.times import time_ms
 from muster_coordinator.podapi.resets import PlanRequest
 from muster_coordinator.reset_aims import Aim, Impossible
 

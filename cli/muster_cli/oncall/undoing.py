@@ -19,7 +19,6 @@ from muster_cli.oncall.groups import Place
 from muster_cli.oncall.kafka import KafkaGroups
 from muster_cli.oncall.looking import console
 from muster_cli.oncall.reset import csv_lines, reset_manifest
-from muster_cli.oncall.times import time_ms
 from muster_cli.oncall.undo import (
     Committed,
     GroupUndo,
@@ -32,6 +31,7 @@ from muster_cli.oncall.undo import (
 )
 from muster_cli.oncall.writing import why_not_written
 from muster_cli.progress import amounts
+from muster_cli.times import time_ms
 from muster_operator.api.durations import format_time
 
 DONE, LEFT = 0, 1
