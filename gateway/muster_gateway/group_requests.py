@@ -61,7 +61,7 @@ def configured_groups(head: RequestHead, frame: bytes) -> tuple[str, ...]:
         request = _decoded(frame)
     except WireError as error:
         raise ClientError("malformed_request", f"{head.rule.name} v{head.version}: {error}") from error
-    assert isinstance(request, f.DescribeConfigsRequest | f.IncrementalAlterConfigsRequest)
+    assert isinstance(request, f.DescribeConfigsRequest | f.AlterConfigsRequest | f.IncrementalAlterConfigsRequest)
     if any(each.resource_type != f.ConfigResourceType.GROUP for each in request.resources):
         return ()
     return tuple([each.name for each in request.resources])
@@ -236,9 +236,9 @@ def _response(request: object, code: ErrorCode) -> object:
     if isinstance(request, f.DescribeConfigsRequest):
         described = [f.DescribedResource(each.resource_type, each.name, int(code)) for each in request.resources]
         return f.DescribeConfigsResponse(tuple(described))
-    if isinstance(request, f.IncrementalAlterConfigsRequest):
+    if isinstance(request, f.AlterConfigsRequest | f.IncrementalAlterConfigsRequest):
         altered = [f.AlteredResource(each.resource_type, each.name, int(code)) for each in request.resources]
-        return f.IncrementalAlterConfigsResponse(tuple(altered))
+        return f.AlterConfigsResponse(tuple(altered))
     return refusal(request, code)
 
 

@@ -20,7 +20,6 @@ from muster_coordinator.requests.configs import (
     AlteredResource,
     AlterGroupConfigsRequest,
     AlterOperation,
-    ConfigChange,
     ConfigResourceType,
     ConfigSource,
     ConfigSynonym,
@@ -41,7 +40,7 @@ _DOCUMENTATION = {
 }
 _SETTINGS = {each.name: each for each in fields(ConsumerGroupConfig)}
 _LENGTH_MAX = 32_767  # of a value in a request; Kafka's Short.MAX_VALUE
-_NUMBER = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?\d{1,4000}")  # `int` refuses a text of more than 4,300 digits
 _INT32_MAX = 2**31 - 1
 
 
@@ -52,10 +51,12 @@ def alter_group_configs(state: GroupTables, request: AlterGroupConfigsRequest, t
     try:
         if not group_id:
             raise GroupError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-        after = _changed(before, request.changes, consumers.config)
+        after = _changed(before, request, consumers.config)
         if not before and after and len(consumers.own_configs) >= state.config.max_groups:
             raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too many groups have configs of their own.")
     except GroupError as error:
+        if len(error.message or "") > _LENGTH_MAX:  # it quotes a value, and an answer has no room for it; as in Kafka
+            return Result(response=_altered(group_id, int(ErrorCode.UNKNOWN_SERVER_ERROR)))
         return Result(response=_altered(group_id, int(error.code), error.message))
     if request.validate_only or after == before:
         return Result(response=_altered(group_id))
@@ -69,11 +70,11 @@ def _altered(group_id: str, code: int = 0, message: str | None = None) -> Altere
 
 
 def _changed(
-    before: Mapping[str, int], changes: tuple[ConfigChange, ...], config: ConsumerGroupConfig
+    before: Mapping[str, int], request: AlterGroupConfigsRequest, config: ConsumerGroupConfig
 ) -> dict[str, int]:
     """Raises GroupError."""
-    texts = {name: str(value) for name, value in before.items()}
-    for change in changes:
+    texts = {} if request.replaces else {name: str(value) for name, value in before.items()}
+    for change in request.changes:
         if change.operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
             operation = AlterOperation(change.operation).name
             raise _invalid(f"Can't {operation} to key {change.name} because its type is not LIST.")

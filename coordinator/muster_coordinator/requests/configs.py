@@ -98,7 +98,7 @@ class DescribeConfigsResponse(_Message, frozen=True):
     results: tuple[DescribedResource, ...]
 
 
-# -- IncrementalAlterConfigs (44) -------------------------------------------------------------------------------------
+# -- AlterConfigs (33) and IncrementalAlterConfigs (44) ---------------------------------------------------------------
 
 
 class ConfigChange(_Message, frozen=True):
@@ -115,6 +115,13 @@ class ResourceChanges(_Message, frozen=True):
     changes: tuple[ConfigChange, ...]
 
 
+class AlterConfigsRequest(_Message, frozen=True):
+    """The configs of each resource, which replace all that were set for it. Each change is a SET."""
+
+    resources: tuple[ResourceChanges, ...]
+    validate_only: bool = False
+
+
 class IncrementalAlterConfigsRequest(_Message, frozen=True):
     resources: tuple[ResourceChanges, ...]
     validate_only: bool = False
@@ -127,7 +134,9 @@ class AlteredResource(_Message, frozen=True):
     error_message: str | None = None
 
 
-class IncrementalAlterConfigsResponse(_Message, frozen=True):
+class AlterConfigsResponse(_Message, frozen=True):
+    """The answer to both."""
+
     results: tuple[AlteredResource, ...]
 
 
@@ -163,8 +172,10 @@ class DescribeGroupConfigsRequest(_Message, frozen=True):
 
 
 class AlterGroupConfigsRequest(_Message, frozen=True):
-    """One group of an IncrementalAlterConfigsRequest; the answer is an AlteredResource."""
+    """One group of an AlterConfigsRequest or an IncrementalAlterConfigsRequest; the answer is an AlteredResource.
+    `replaces`: what is not named is taken away, as by the first of them."""
 
     group_id: str
     changes: tuple[ConfigChange, ...]
     validate_only: bool = False
+    replaces: bool = False

@@ -98,7 +98,7 @@ _CODES: dict[type, Callable[[Any], Sequence[int]]] = {
     t.AddPartitionsToTxnResponse: _of_added_partitions,
     t.DescribeTransactionsResponse: lambda r: _of_each(r.transactions),
     f.DescribeConfigsResponse: lambda r: _of_each(r.results),
-    f.IncrementalAlterConfigsResponse: lambda r: _of_each(r.results),
+    f.AlterConfigsResponse: lambda r: _of_each(r.results),
     s.CreateAclsResponse: lambda r: _of_each(r.results),
     s.DeleteAclsResponse: lambda r: _of_each(r.results),
     s.DescribeUserScramCredentialsResponse: lambda r: [*_of_the_whole(r), *_of_each(r.results)],

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from muster_coordinator.requests.configs import (
-    AlteredResource,
+    AlterConfigsResponse,
     ConfigChange,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
     ResourceChanges,
 )
+from muster_coordinator.wire.altered_resources import decode_altered, encode_altered
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
@@ -35,19 +35,8 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Inc
     return request
 
 
-def encode_response(version: int, response: IncrementalAlterConfigsResponse) -> bytes:
-    writer = Writer(API.flexible(version))
-
-    def resource(value: AlteredResource) -> None:
-        writer.int16(value.error_code)
-        writer.nullable_string(value.error_message)
-        writer.int8(value.resource_type)
-        writer.string(value.name)
-        writer.tagged_fields()
-
-    writer.int32(0)
-    writer.array(response.results, resource)
-    return writer.done()
+def encode_response(version: int, response: AlterConfigsResponse) -> bytes:
+    return encode_altered(API.flexible(version), response)
 
 
 def encode_request(version: int, request: IncrementalAlterConfigsRequest) -> bytes:
@@ -71,17 +60,5 @@ def encode_request(version: int, request: IncrementalAlterConfigsRequest) -> byt
     return writer.done()
 
 
-def decode_response(reader: Reader) -> IncrementalAlterConfigsResponse:
-    """The answer of another pod. Raises what `Reader` raises."""
-
-    def resource() -> AlteredResource:
-        code, message = reader.int16(), reader.nullable_string()
-        value = AlteredResource(reader.int8(), reader.string(), code, message)
-        reader.tagged_fields()
-        return value
-
-    reader.int32()  # throttle time
-    return IncrementalAlterConfigsResponse(reader.array(resource))
-
-
+decode_response = decode_altered
 API = Api(44, "IncrementalAlterConfigs", 0, 1, 1, decode_request, encode_response)

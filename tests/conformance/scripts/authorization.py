@@ -237,6 +237,15 @@ async def configs_of_a_group_changed_without_the_right(s: Session, version: int)
         await s.ask("incremental_alter_configs", version, resources=resources, validate_only=True)
 
 
+@script(versions=(0, 1, 2))
+async def configs_of_a_group_replaced_without_the_right(s: Session, version: int) -> None:
+    names = [*groups(s), f"configured-{s.name}", f"config-shown-{s.name}"]
+    right, wrong = [{"name": SESSION, "value": "50000"}], [{"name": SESSION, "value": "1"}]
+    for configs in (right, wrong, right * 2):
+        resources = [{"resource_type": 32, "resource_name": name, "configs": configs} for name in names]
+        await s.ask("alter_configs", version, resources=resources, validate_only=True)
+
+
 @script(versions=(0, 1))
 async def resources_with_configs_listed_without_the_right(s: Session, version: int) -> None:
     await s.ask("list_config_resources", version)

@@ -1,4 +1,4 @@
-"""DescribeConfigs, IncrementalAlterConfigs and ListConfigResources of groups."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources of groups."""
 
 from __future__ import annotations
 
@@ -105,12 +105,92 @@ WRONG: dict[str, tuple[dict[str, Any], ...]] = {
     "delete_unknown": (change("nonsense", None, DELETE),),
     "nothing": (),
     "long_value": (change(SESSION, "1" * 32767),),
+    "long_text": (change(SESSION, "x" * 32767),),
+    "many_digits": (change(SESSION, "1" * 5000),),
 }
 
 
 @script(cases=WRONG)
 async def group_config(s: Session, changes: tuple[dict[str, Any], ...]) -> None:
     await alter(s, *changes, validate_only=True)
+
+
+async def replace(s: Session, *configs: dict[str, Any], version: int = 2, validate_only: bool = False) -> None:
+    """AlterConfigs: what is not named is taken away."""
+    resources = (replaced(s.group, *configs),)
+    await s.ask("alter_configs", version, resources=resources, validate_only=validate_only)
+
+
+def replaced(name: str, *configs: dict[str, Any], kind: int = GROUP) -> dict[str, Any]:
+    return {"resource_type": kind, "resource_name": name, "configs": configs}
+
+
+def config(name: str, value: str | None) -> dict[str, Any]:
+    return {"name": name, "value": value}
+
+
+@script(versions=(0, 1, 2))
+async def configs_of_a_group_are_replaced(s: Session, version: int) -> None:
+    await replace(s, config(SESSION, "50000"), config(HEARTBEAT, " 6000 "), version=version)
+    await until(s, HEARTBEAT, "6000")
+    await show(s)
+    await replace(s, config(ASSIGNMENT, "0"), config(SESSION, "50000"), version=version)
+    await until(s, HEARTBEAT, "5000")
+    await show(s)
+    await alter(s, change(HEARTBEAT, "7000"))
+    await until(s, HEARTBEAT, "7000")
+    await replace(s, config(SESSION, "51000"), version=version, validate_only=True)
+    await replace(s, config(SESSION, "1"), version=version)
+    await show(s)
+    await replace(s, version=version)
+    await until(s, SESSION, "45000")
+    await show(s)
+    await s.ask("list_config_resources", 1, resource_types=(GROUP,))
+    await replace(s, version=version)
+
+
+@script()
+async def replaced_configs_are_not_held_against_those_of_before(s: Session) -> None:
+    await replace(s, config(HEARTBEAT, "15000"), config(ASSIGNMENT, "15000"))
+    await until(s, HEARTBEAT, "15000")
+    await replace(s, config(ASSIGNMENT, "15001"))
+    await replace(s, config("nonsense", "1"), config(HEARTBEAT, "15000"))
+    await show(s)
+    await replace(s, config(SESSION, "45000"))
+    await until(s, HEARTBEAT, "5000")
+    await show(s)
+    await replace(s)
+
+
+ONLY_SET = {
+    name: tuple(config(each["name"], each["value"]) for each in changes)
+    for name, changes in WRONG.items()
+    if all(each["config_operation"] == SET for each in changes)
+}
+
+
+@script(cases=ONLY_SET)
+async def replaced_group_config(s: Session, configs: tuple[dict[str, Any], ...]) -> None:
+    for version in (0, 1, 2):
+        await replace(s, *configs, version=version, validate_only=True)
+
+
+@script(versions=(0, 1, 2))
+async def replaced_configs_of_resources_that_are_no_group(s: Session, version: int) -> None:
+    async def ask(*resources: dict[str, Any]) -> None:
+        await s.ask("alter_configs", version, resources=resources, validate_only=True)
+
+    right = config(SESSION, "50000")
+    await ask(replaced("", right))
+    await ask(replaced(s.group, right), replaced(f"{s.group}-2", config(SESSION, "1")), replaced("", right))
+    await ask(replaced(s.group, right, right), replaced(f"{s.group}-2", config(SESSION, None)))
+    await ask()
+
+
+@script()
+async def replaced_configs_of_a_group_named_twice(s: Session) -> None:
+    once, again = replaced(s.group, config(SESSION, "50000")), replaced(s.group, config(SESSION, "50001"))
+    await s.ask("alter_configs", 2, resources=(once, again), validate_only=True)
 
 
 @script()

@@ -319,19 +319,30 @@ async def test_each_group_is_listed_by_the_nodes_of_the_coordinator_that_serves_
             client.close()
 
 
-async def test_configs_of_groups_at_muster_are_asked_of_a_pod() -> None:
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        (apis.DESCRIBE_CONFIGS, 4),
+        (apis.ALTER_CONFIGS, 0),
+        (apis.ALTER_CONFIGS, 2),
+        (apis.INCREMENTAL_ALTER_CONFIGS, 1),
+    ],
+)
+async def test_configs_of_groups_at_muster_are_asked_of_a_pod(key: int, version: int) -> None:
     async def stay(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
-        return framed(frames.answer(apis.DESCRIBE_CONFIGS, 4, {"results": ()}, correlation_id))
+        rows = "results" if key == apis.DESCRIBE_CONFIGS else "responses"
+        return framed(frames.answer(key, version, {rows: ()}, correlation_id))
 
     front = Server(0, stay)
     async with front as broker, Server(1, stay) as pod, gateway(broker, pod) as (_, port):
         client = await Client.connect(port)
         for kind, name, server in ((32, "m-1", pod), (32, "k-1", broker), (2, "m-1", broker), (4, "0", broker)):
-            resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+            resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None, "configs": ()}
             asked = {"resources": (resource,), "include_synonyms": True, "include_documentation": False}
-            client.writer.write(framed(frames.request(apis.DESCRIBE_CONFIGS, 4, asked)))
+            asked["validate_only"] = False
+            client.writer.write(framed(frames.request(key, version, asked)))
             assert len(await client.receive()) > 4
-            assert [key for key, _ in server.requests] == [apis.DESCRIBE_CONFIGS]
+            assert [key for key, _ in server.requests] == [key]
             server.requests.clear()
         client.close()
 

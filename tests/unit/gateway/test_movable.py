@@ -305,6 +305,7 @@ async def test_each_group_of_a_request_is_outstanding() -> None:
     [
         apis.TXN_OFFSET_COMMIT,
         apis.DESCRIBE_CONFIGS,
+        apis.ALTER_CONFIGS,
         apis.OFFSET_FETCH,
         apis.CONSUMER_GROUP_HEARTBEAT,
         apis.CONSUMER_GROUP_DESCRIBE,
@@ -326,6 +327,9 @@ async def test_each_kind_of_request_about_a_group_goes_by_its_route(key: int) ->
             resource = {"resource_type": 32, "resource_name": group, "configuration_keys": None}
             described = {"resources": (resource,), "include_synonyms": False, "include_documentation": False}
             return frames.request(key, 4, described, correlation_id)
+        if key == apis.ALTER_CONFIGS:
+            replaced = {"resource_type": 32, "resource_name": group, "configs": ()}
+            return frames.request(key, 2, {"resources": (replaced,), "validate_only": False}, correlation_id)
         asked = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}
         return frames.request(key, 9, {"groups": (asked,), "require_stable": False}, correlation_id)
 

@@ -56,6 +56,29 @@ def test_configs_are_set_shown_and_taken_away() -> None:
     assert values(harness) == DEFAULTS
 
 
+def test_configs_that_are_not_named_are_taken_away_where_all_are_replaced() -> None:
+    harness = Configured()
+    harness.alter((SESSION, "50000"), (HEARTBEAT, "6000"))
+    assert harness.alter((HEARTBEAT, "7000"), replaces=True, validate_only=True).error_code == 0
+    assert harness.alter((HEARTBEAT, "7000"), ("nonsense", "1"), replaces=True).error_code == ErrorCode.INVALID_CONFIG
+    assert values(harness) == [("50000", 8), ("6000", 8), ("0", 4)], "refused, and only validated"
+    assert harness.alter((HEARTBEAT, "7000"), replaces=True).error_code == 0
+    assert values(harness) == [("45000", 5), ("7000", 8), ("0", 4)]
+    assert harness.restored().durable_state().own_configs == {"g": {HEARTBEAT: 7_000}}
+    assert harness.alter(replaces=True).error_code == 0
+    assert values(harness) == DEFAULTS
+    assert harness.restored().durable_state().own_configs == {}
+
+
+def test_replaced_configs_need_not_go_with_what_was_set_before() -> None:
+    bounds = replace(CONFIG, session_timeout_ms=12_000, min_session_timeout_ms=6_000)
+    harness = Configured(consumer_config=bounds)
+    assert harness.alter((HEARTBEAT, "11000")).error_code == 0
+    assert harness.alter((SESSION, "10000")).error_code == ErrorCode.INVALID_CONFIG, "not above the heartbeat interval"
+    assert harness.alter((SESSION, "10000"), replaces=True).error_code == 0
+    assert harness.coordinator.durable_state().own_configs == {"g": {SESSION: 10_000}}
+
+
 @pytest.mark.parametrize(
     ("version", "message"),
     [
@@ -69,6 +92,17 @@ def test_value_out_of_bounds_is_refused_in_the_words_of_the_release(version: str
     assert (altered.error_code, altered.error_message) == (ErrorCode.INVALID_CONFIG, message)
     assert harness.alter((HEARTBEAT, "5000")).error_code == harness.alter((HEARTBEAT, "15000")).error_code == 0
     assert harness.alter((HEARTBEAT, "15001")).error_code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("digit", ["1", "x"])
+def test_value_that_is_too_long_for_a_number_is_refused(digit: str) -> None:
+    harness = Configured()
+    altered = harness.alter((SESSION, digit * 5_000))
+    assert altered.error_code == ErrorCode.INVALID_CONFIG
+    assert altered.error_message is not None
+    assert digit * 5_000 in altered.error_message
+    altered = harness.alter((SESSION, digit * 32_767))
+    assert (altered.error_code, altered.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 def test_groups_with_configs_are_listed_whether_they_exist_or_not() -> None:

@@ -34,7 +34,7 @@ IMAGE = MetadataImage(
     leaders=(PartitionLeader(0, 0, 1),),
     topics=(),
 )
-SESSION = "consumer.session.timeout.ms"
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
 class Pod:
@@ -74,7 +74,9 @@ class Connections:
         request: Any = api.decode_request(RequestHeader(api, version, 1, "pod", 0), body, "")
         there = Asked(request)
         handlers = self.other.handlers
-        {32: handlers.describe, 44: handlers.alter, 74: handlers.list_resources}[api.key](request, there)
+        {32: handlers.describe, 33: handlers.alter, 44: handlers.alter, 74: handlers.list_resources}[api.key](
+            request, there
+        )
         self.other.turn()
         told(decode(Reader(api.encode_response(version, there.got[0]), 0, api.flexible(version))))
 
@@ -95,7 +97,7 @@ def test_any_pod_answers_for_every_group(through: str) -> None:
         asked = Asked(altered(RAISE))
         pod.handlers.alter(asked.request, asked)
         leader.turn()
-        assert asked.got == [f.IncrementalAlterConfigsResponse((f.AlteredResource(32, "g"),))]
+        assert asked.got == [f.AlterConfigsResponse((f.AlteredResource(32, "g"),))]
         shown = Asked(f.DescribeConfigsRequest((f.ConfigResource(32, "g", (SESSION,)), f.ConfigResource(2, "t", None))))
         pod.handlers.describe(shown.request, shown)
         leader.turn()
@@ -103,6 +105,28 @@ def test_any_pod_answers_for_every_group(through: str) -> None:
         assert [(each.name, each.value, each.source) for each in group.configs] == [(SESSION, "50000", 8)]
         assert (topic.error_code, topic.name) == (ErrorCode.INVALID_REQUEST, "t")
         assert connections.asked == ([] if through == "pod-0" else ["pod-0"] * 2)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("through", ["pod-0", "pod-1"])
+def test_any_pod_replaces_the_configs_of_every_group(through: str) -> None:
+    async def body() -> None:
+        leader = Pod("pod-0", True, None)
+        configure(leader, "g")
+        pod = leader if through == "pod-0" else Pod("pod-1", False, Connections(leader))
+        for validate_only in (True, False):
+            for name, value in ((HEARTBEAT, "6000"), (HEARTBEAT, "1"), (SESSION, None)):
+                changes = f.ResourceChanges(32, "g", (f.ConfigChange(name, 0, value),))
+                asked = Asked(f.AlterConfigsRequest((changes, f.ResourceChanges(2, "t", ())), validate_only))
+                pod.handlers.alter(asked.request, asked)
+                leader.turn()
+                (response,) = asked.got
+                assert isinstance(response, f.AlterConfigsResponse)
+                code = {"6000": 0, "1": ErrorCode.INVALID_CONFIG, None: ErrorCode.INVALID_REQUEST}[value]
+                assert [each.error_code for each in response.results] == [code, ErrorCode.INVALID_REQUEST]
+            own = leader.world.machine.durable_state().own_configs
+            assert own == {"g": {SESSION: 50_000} if validate_only else {HEARTBEAT: 6_000}}
 
     asyncio.run(body())
 
@@ -138,6 +162,7 @@ def test_no_pod_is_asked_where_this_one_leads() -> None:
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("asked", [f.AlterConfigsRequest, f.IncrementalAlterConfigsRequest])
 @pytest.mark.parametrize(
     ("rights", "codes"),
     [
@@ -145,19 +170,21 @@ def test_no_pod_is_asked_where_this_one_leads() -> None:
         (((GROUP, "g", Operation.ALTER_CONFIGS),), [0, 42, 42]),
     ],
 )
-def test_rows_of_a_change_are_in_the_order_of_the_request(rights: tuple[Right, ...], codes: list[int]) -> None:
+def test_rows_of_a_change_are_in_the_order_of_the_request(
+    asked: Any, rights: tuple[Right, ...], codes: list[int]
+) -> None:
     resources = (
         f.ResourceChanges(32, "g", (RAISE,)),
         f.ResourceChanges(2, "t", (RAISE,)),
         f.ResourceChanges(32, "h", (RAISE, RAISE)),
     )
 
-    def coordinator(request: f.IncrementalAlterConfigsRequest) -> f.IncrementalAlterConfigsResponse:
-        return f.IncrementalAlterConfigsResponse(
+    def coordinator(request: Any) -> f.AlterConfigsResponse:
+        return f.AlterConfigsResponse(
             tuple([f.AlteredResource(each.resource_type, each.name) for each in request.resources])
         )
 
-    (answer,) = ask(f.IncrementalAlterConfigsRequest(resources), *rights, coordinator=coordinator).got
+    (answer,) = ask(asked(resources), *rights, coordinator=coordinator).got
     assert [each.error_code for each in answer.results] == codes
 
 

@@ -704,6 +704,31 @@ REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[...,
             "include_documentation": r.include_documentation,
         },
     ),
+    33: (
+        lambda v: st.builds(
+            f.AlterConfigsRequest,
+            resources=some(
+                st.builds(
+                    f.ResourceChanges,
+                    resource_type=I8,
+                    name=TEXT,
+                    changes=some(st.builds(f.ConfigChange, name=TEXT, operation=st.just(0), value=MAYBE_TEXT)),
+                )
+            ),
+            validate_only=st.booleans(),
+        ),
+        lambda r: {
+            "resources": [
+                {
+                    "resource_type": each.resource_type,
+                    "resource_name": each.name,
+                    "configs": [{"name": one.name, "value": one.value} for one in each.changes],
+                }
+                for each in r.resources
+            ],
+            "validate_only": r.validate_only,
+        },
+    ),
     36: (
         lambda v: st.builds(w.SaslAuthenticateRequest, auth_bytes=st.binary(max_size=200)),
         lambda r: {"auth_bytes": r.auth_bytes},

@@ -609,6 +609,15 @@ def described_config(each: Any) -> Description:
 
 CONFIG_RESOURCE = {"resource_type": I8, "name": TEXT, "error_code": ERROR, "error_message": MAYBE_TEXT}
 
+
+def altered_configs(version: int) -> st.SearchStrategy[f.AlterConfigsResponse]:
+    return st.builds(f.AlterConfigsResponse, results=some(st.builds(f.AlteredResource, **CONFIG_RESOURCE)))  # type: ignore[arg-type]
+
+
+def describe_altered_configs(response: Any, version: int) -> Description:
+    return {"responses": [config_resource(each) for each in response.results]}
+
+
 RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[Any, int], Description]]] = {
     0: (lambda v: st.builds(w.ProduceResponse, topics=RESULTS, error_message=MAYBE_TEXT), describe_produce),
     1: (fetch, describe_fetch),
@@ -671,6 +680,7 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
             ]
         },
     ),
+    33: (altered_configs, describe_altered_configs),
     36: (
         lambda v: st.builds(
             w.SaslAuthenticateResponse,
@@ -692,12 +702,7 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
         ),
         lambda r, v: {"results": [{"group_id": e.group_id, "error_code": e.error_code} for e in r.results]},
     ),
-    44: (
-        lambda v: st.builds(
-            f.IncrementalAlterConfigsResponse, results=some(st.builds(f.AlteredResource, **CONFIG_RESOURCE))
-        ),  # type: ignore[arg-type]
-        lambda r, v: {"responses": [config_resource(each) for each in r.results]},
-    ),
+    44: (altered_configs, describe_altered_configs),
     47: (
         lambda v: st.builds(g.OffsetDeleteResponse, error_code=ERROR, topics=RESULTS),
         lambda r, v: {"error_code": r.error_code, "topics": results(r.topics)},

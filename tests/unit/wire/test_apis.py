@@ -38,6 +38,7 @@ SERVED = {
     30: ("CreateAcls", 1, 3),
     31: ("DeleteAcls", 1, 3),
     32: ("DescribeConfigs", 1, 4),
+    33: ("AlterConfigs", 0, 2),
     36: ("SaslAuthenticate", 0, 2),
     42: ("DeleteGroups", 0, 2),
     44: ("IncrementalAlterConfigs", 0, 1),

@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from tests.unit.wire.request_examples import REQUESTS
 from tests.unit.wire.response_examples import RESPONSES
 
-from muster_coordinator.wire import k32_describe_configs, k44_incremental_alter_configs, k74_list_config_resources
+from muster_coordinator.wire import (
+    k32_describe_configs,
+    k33_alter_configs,
+    k44_incremental_alter_configs,
+    k74_list_config_resources,
+)
 from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.codec import Reader
 
-MODULES = (k32_describe_configs, k44_incremental_alter_configs, k74_list_config_resources)
+MODULES = (k32_describe_configs, k33_alter_configs, k44_incremental_alter_configs, k74_list_config_resources)
 
 
 @settings(max_examples=20, deadline=None)

@@ -1,4 +1,4 @@
-"""Guards of DescribeConfigs, IncrementalAlterConfigs and ListConfigResources (Kafka: ConfigHelper, ControllerApis)."""
+"""Guards of requests about configs, which are 32, 33, 44 and 74 (Kafka: ConfigHelper, ControllerApis)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,12 @@ def describe(request: f.DescribeConfigsRequest, exchange: ClientAnswer, rights: 
     hand_on(msgspec.structs.replace(request, resources=allowed), exchange, handler, change)
 
 
-def alter(request: f.IncrementalAlterConfigsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
+def alter(
+    request: f.AlterConfigsRequest | f.IncrementalAlterConfigsRequest,
+    exchange: ClientAnswer,
+    rights: Rights,
+    handler: Handler,
+) -> None:
     """Answers in the order of the request. What is wrong in itself is so for everybody."""
     rows = errors_of(request)
     allowed = []
@@ -58,9 +63,9 @@ def alter(request: f.IncrementalAlterConfigsRequest, exchange: ClientAnswer, rig
         else:
             rows[index] = f.AlteredResource(resource.resource_type, resource.name, *_refused(resource.resource_type))
 
-    def change(response: f.IncrementalAlterConfigsResponse) -> f.IncrementalAlterConfigsResponse:
+    def change(response: f.AlterConfigsResponse) -> f.AlterConfigsResponse:
         answered = iter(response.results)
-        return f.IncrementalAlterConfigsResponse(tuple([next(answered) if row is None else row for row in rows]))
+        return f.AlterConfigsResponse(tuple([next(answered) if row is None else row for row in rows]))
 
     hand_on(msgspec.structs.replace(request, resources=tuple(allowed)), exchange, handler, change)
 

@@ -80,6 +80,7 @@ def _guards(name_of: NameOf) -> dict[type, Guard]:
         c.ConsumerGroupHeartbeatRequest: consumer_groups.heartbeat,
         c.ConsumerGroupDescribeRequest: consumer_groups.describe,
         f.DescribeConfigsRequest: configs.describe,
+        f.AlterConfigsRequest: configs.alter,
         f.IncrementalAlterConfigsRequest: configs.alter,
         f.ListConfigResourcesRequest: configs.list_resources,
         **GUARDS,

@@ -1,5 +1,5 @@
-"""DescribeConfigs, IncrementalAlterConfigs and ListConfigResources: of groups, by the pod that leads each, whichever
-pod is asked.
+"""Requests about configs, which are DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources: of
+groups, by the pod that leads each, whichever pod is asked.
 
 Administrators ask any broker. What another pod leads is asked of that pod, which does not pass it on once more.
 """
@@ -20,6 +20,7 @@ from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.wire import k32_describe_configs as k32
+from muster_coordinator.wire import k33_alter_configs as k33
 from muster_coordinator.wire import k44_incremental_alter_configs as k44
 from muster_coordinator.wire import k74_list_config_resources as k74
 
@@ -62,11 +63,13 @@ class ConfigHandlers:
         there = partial(f.DescribeConfigsRequest, (resource,), synonyms, documentation)
         self._ask(one, lambda: k32.encode_request(k32.API.max_version, there()), k32, gather, index)
 
-    def alter(self, request: f.IncrementalAlterConfigsRequest, answer: Answer) -> None:
+    def alter(self, request: f.AlterConfigsRequest | f.IncrementalAlterConfigsRequest, answer: Answer) -> None:
+        replaces = isinstance(request, f.AlterConfigsRequest)
+        module: Any = k33 if replaces else k44
         wrong = errors_of(request)
 
         def combine(parts: Sequence[f.AlteredResource]) -> None:
-            answer.answer(f.IncrementalAlterConfigsResponse(tuple(parts)))
+            answer.answer(f.AlterConfigsResponse(tuple(parts)))
 
         gather = Gather(len(request.resources), combine)
 
@@ -75,9 +78,9 @@ class ConfigHandlers:
             if error is not None:
                 gather.complete(index, error)
                 return
-            one = f.AlterGroupConfigsRequest(resource.name, resource.changes, request.validate_only)
-            there = partial(f.IncrementalAlterConfigsRequest, (resource,), request.validate_only)
-            self._ask(one, lambda: k44.encode_request(k44.API.max_version, there()), k44, gather, index)
+            one = f.AlterGroupConfigsRequest(resource.name, resource.changes, request.validate_only, replaces)
+            there = partial(type(request), (resource,), request.validate_only)
+            self._ask(one, lambda: module.encode_request(module.API.max_version, there()), module, gather, index)
 
         gather.spread(ask)
 
@@ -142,7 +145,7 @@ class ConfigHandlers:
             self._route(one, _Part(gather, index, one))
             return
 
-        def told(response: f.DescribeConfigsResponse | f.IncrementalAlterConfigsResponse | None) -> None:
+        def told(response: f.DescribeConfigsResponse | f.AlterConfigsResponse | None) -> None:
             if response is None or len(response.results) != 1:
                 _Part(gather, index, one).refuse(ErrorCode.NETWORK_EXCEPTION)
             else:
@@ -174,7 +177,7 @@ def _for_clients(code: int) -> int:
     return int(ErrorCode.COORDINATOR_NOT_AVAILABLE) if code in _NO_NEWS else code
 
 
-def errors_of(request: f.IncrementalAlterConfigsRequest) -> list[f.AlteredResource | None]:
+def errors_of(request: f.AlterConfigsRequest | f.IncrementalAlterConfigsRequest) -> list[f.AlteredResource | None]:
     """The errors of each resource, whatever a client may do (Kafka: ConfigAdminManager#preprocess)."""
     count = Counter((each.resource_type, each.name) for each in request.resources)
     return [_error_of(each, count[each.resource_type, each.name] > 1) for each in request.resources]

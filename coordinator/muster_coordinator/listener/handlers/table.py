@@ -61,6 +61,7 @@ def handler_table(
         c.ConsumerGroupHeartbeatRequest: groups.route,
         c.ConsumerGroupDescribeRequest: groups.describe_consumer_groups,
         f.DescribeConfigsRequest: configs.describe,
+        f.AlterConfigsRequest: configs.alter,
         f.IncrementalAlterConfigsRequest: configs.alter,
         f.ListConfigResourcesRequest: configs.list_resources,
         w.ListOffsetsRequest: topics.list_offsets,
