@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
 import structlog
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.marker_hold import MarkerHold
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.requests.cluster import TransactionMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from muster_coordinator.requests.groups import WriteTxnMarkerRequest, WriteTxnMarkerResponse
-from muster_coordinator.requests.transactions import MarkersToWrite, MarkersWritten
+from muster_coordinator.requests.transactions import DescribeTransactionRequest, MarkersToWrite, MarkersWritten
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
+from muster_coordinator.states import ShardState
 from muster_coordinator.wire import k27_write_txn_markers as k27
 
 logger = structlog.get_logger(__name__)
 
 _Resolved = Callable[[int], None]
 _VERSION = k27.API.max_version
+NOBODY = "muster-backup"
+"""A transactional id to ask for: any read is answered when what was queued before it is committed."""
 
 
 class MarkerWriter:
     """Writes the markers of all transaction partitions of a pod. `hold`: keeps markers back while a backup cuts the
-    logs.
+    logs, and what came of earlier ones, too: that completes transactions.
     """
 
     def __init__(self, view: ClusterView, shards: Mapping[int, Shard], connections: PodConnections) -> None:
@@ -58,7 +62,7 @@ class MarkerWriter:
     def _write(self, shard: Shard, request: MarkersToWrite) -> None:
         for _, partitions in request.topics:
             for each in partitions:
-                self._write_one(shard, request, each, partial(_resolve, shard, request, each))
+                self._write_one(shard, request, each, partial(self._resolve, shard, request, each))
 
     def refused(self, number: int, request: MarkersToWrite) -> None:
         """The decision was not committed in time, or the leadership has ended. No marker has left."""
@@ -67,7 +71,28 @@ class MarkerWriter:
             return
         for _, partitions in request.topics:
             for each in partitions:
-                _resolve(shard, request, each, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                self._resolve(shard, request, each, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _resolve(self, shard: Shard, request: MarkersToWrite, partition: int, code: int) -> None:
+        if self.hold.is_on:
+            self.hold.keep(partial(_tell, shard, request, partition, code))
+            return
+        _tell(shard, request, partition, code)
+
+    async def settle(self, for_s: float) -> bool:
+        """Wait until all that transaction partitions here have been told is in their logs and committed. After that no
+        transaction is completed while the hold lasts. Returns False: it took longer than `for_s`, or one has ended."""
+        loop = asyncio.get_running_loop()
+        waits: list[asyncio.Future[bool]] = []
+        for number, shard in self._shards.items():
+            if number in TRANSACTIONS.numbers and shard.state is ShardState.ACTIVE:
+                waits.append(loop.create_future())
+                shard.submit(DescribeTransactionRequest(NOBODY), _Settled(waits[-1]))
+        try:
+            async with asyncio.timeout(for_s):
+                return all(await asyncio.gather(*waits))
+        except TimeoutError:
+            return False
 
     def _write_one(self, shard: Shard, request: MarkersToWrite, partition: int, resolved: _Resolved) -> None:
         """The coordinator epoch is that of the shard that has decided: groups refuse markers of an earlier one."""
@@ -105,7 +130,7 @@ def _told(pod: str, producer_id: int, resolved: _Resolved, answer: WriteTxnMarke
     resolved(code)
 
 
-def _resolve(shard: Shard, request: MarkersToWrite, partition: int, code: int) -> None:
+def _tell(shard: Shard, request: MarkersToWrite, partition: int, code: int) -> None:
     what = ((OFFSETS.name, ((partition, int(code)),)),)
     shard.notify(MarkersWritten(request.transactional_id, request.prepared_at, what))
 
@@ -144,3 +169,20 @@ class _Local:
 
     def refuse(self, code: ErrorCode) -> None:
         self._resolved(code)
+
+
+class _Settled:
+    """`shard.ports.Answer` of a read that nobody needs: that it is answered is what counts."""
+
+    def __init__(self, done: asyncio.Future[bool]) -> None:
+        self._done = done
+
+    def answer(self, response: object) -> None:
+        self._set(is_settled=True)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self._set(is_settled=False)
+
+    def _set(self, *, is_settled: bool) -> None:
+        if not self._done.done():  # nobody waits any more
+            self._done.set_result(is_settled)

@@ -1,6 +1,7 @@
 """The calls of a backup that cuts all logs at one moment (ADR 45).
 
-    POST   /v1/marker-holds/<name>?forMs=N     no marker of a transaction leaves this pod from now on, for N ms at most
+    POST   /v1/marker-holds/<name>?forMs=N     no marker of a transaction leaves this pod from now on, for N ms at most,
+                                               and when this is answered no transaction is completed either
     DELETE /v1/marker-holds/<name>             they go; the answer says whether none has left meanwhile
 
 A hold is refused (409) while another one is in force, and for nine times as long as that took: so markers wait a tenth

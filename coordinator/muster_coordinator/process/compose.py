@@ -203,7 +203,7 @@ async def _start(
     metrics = PodMetrics(listeners, manager, network, mirror, site_status, clock).render
     api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
-    api.router.add_routes(marker_hold_routes(markers.hold))
+    api.router.add_routes(marker_hold_routes(markers))
     if mirror is not None:
         api.router.add_routes(mirror_routes(mirror.status))
     api.router.add_routes(move_routes(mirror.moves if mirror is not None else None))

@@ -20,8 +20,11 @@ from muster_coordinator.pod.marker_writer import MarkerWriter
 from muster_coordinator.pod.pod_connections import PodConnections, PodDialler
 from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
 from muster_coordinator.requests.cluster import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from muster_coordinator.requests.transactions import MarkersToWrite, MarkersWritten
+from muster_coordinator.requests.transactions import InitProducerIdRequest, MarkersToWrite, MarkersWritten
 from muster_coordinator.shard.shard import Shard
+from muster_coordinator.states import ShardState
+from muster_coordinator.transactions.config import TransactionConfig
+from muster_coordinator.transactions.coordinator import TransactionCoordinator
 from muster_coordinator.wire.framing import FrameReader, encode_response_frame, read_header
 
 NUMBER = TRANSACTIONS.first + 1
@@ -32,6 +35,7 @@ class Events:
     """In place of the transaction shard: keeps what it is told."""
 
     epoch = 9
+    state = ShardState.LOADING
 
     def __init__(self) -> None:
         self.told: list[MarkersWritten] = []
@@ -211,6 +215,59 @@ async def test_markers_wait_for_the_end_of_a_hold(other: tuple[OtherPod, Pod]) -
     assert pod.writer.hold.end(NAME)
     assert await pod.resolved() == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
     assert not pod.writer.hold.end(NAME), "it has ended before"
+
+
+async def test_what_came_of_markers_waits_for_the_end_of_a_hold_too(other: tuple[OtherPod, Pod]) -> None:
+    """Their transaction stays as it was cut: its producer begins no other one."""
+    there, pod = other
+    pod.writer.of(NUMBER).attempt(REQUEST).answer(REQUEST)
+    assert pod.writer.hold.begin(NAME, 2)
+    pod.world.turn()
+    pod.world.commit()
+    async with asyncio.timeout(20):
+        while not there.asked:
+            await asyncio.sleep(0.001)
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+    assert pod.events.told == []
+    assert pod.writer.hold.end(NAME)
+    assert await pod.resolved() == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
+
+
+def transactions(pod: Pod) -> World:
+    """A transaction partition of the pod that has appended a record."""
+    world = World(TransactionCoordinator(TransactionConfig(), 2, pod.view, pod.writer.of(NUMBER + 1)))
+    world.activate()
+    world.turn()
+    world.commit()
+    pod.shards[NUMBER + 1] = world.shard
+    world.ask(InitProducerIdRequest("tx", 60_000))
+    return world
+
+
+async def test_hold_is_settled_when_all_that_was_queued_before_is_committed(other: tuple[OtherPod, Pod]) -> None:
+    _, pod = other
+    world = transactions(pod)
+    settled = asyncio.create_task(pod.writer.settle(20))
+    await asyncio.sleep(0)
+    world.turn()
+    await asyncio.sleep(0)
+    assert not settled.done()
+    world.commit()
+    assert await settled
+
+
+async def test_hold_is_not_settled_where_nothing_is_committed_or_the_leadership_ends(
+    other: tuple[OtherPod, Pod],
+) -> None:
+    _, pod = other
+    world = transactions(pod)
+    world.turn()
+    assert not await pod.writer.settle(0.01)
+    settled = asyncio.create_task(pod.writer.settle(20))
+    await asyncio.sleep(0)
+    world.shard.close("it leads no more")
+    assert not await settled
 
 
 async def test_hold_that_nobody_ends_ends_by_itself_and_says_so(other: tuple[OtherPod, Pod]) -> None:
