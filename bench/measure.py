@@ -66,7 +66,7 @@ def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
 
 
 def rate(value: float) -> float:
-    """Rounded, with decimals if it is small: a big group takes seconds to assemble."""
+    """The rate, rounded, with decimals if it is small: a big group takes seconds to assemble."""
     return round(value) if value >= 100 else round(value, 3)
 
 

@@ -161,7 +161,8 @@ def test_no_cut_tears_a_transaction(cluster: LocalCluster, load: Load, tmp_path:
     found = history(store, read_catalog(store).backups[0])
     assert len(found) > CUTS
     assert all(len(told.offsets) == 2 and told.decision and told.completion for told in found.values())
-    torn = [(name, cut, why) for cut in taken for name, told in found.items() if (why := told.torn_by(cut))]
+    with_before = [(name, told, found.get((name[0], name[1] - 1))) for name, told in found.items()]
+    torn = [(name, cut, why) for cut in taken for name, told, last in with_before if (why := told.torn_by(cut, last))]
     assert torn == []
 
 

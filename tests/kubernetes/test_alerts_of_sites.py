@@ -86,7 +86,7 @@ def follower(cluster: Cared) -> Iterator[None]:
 
 
 def take_over(site: str) -> dict[str, Any]:
-    """By the command of docs/backup.md, where the follower runs."""
+    """Run the command of docs/backup.md where the follower runs. Its answer."""
     command = ("env", "-u", "KUBERNETES_SERVICE_HOST", "muster", "backup", "take-over", "--site", site, "--json")
     asked = (*command, "--cluster", NAME, "--namespace", NAMESPACE, "--lease-seconds", "5")
     done: dict[str, Any] = json.loads(kubectl("-n", NAMESPACE, "exec", FOLLOWER, "--", *asked, timeout_s=120).stdout)

@@ -31,13 +31,16 @@ class Told:
     decision: tuple[int, int] | None = None
     completion: tuple[int, int] | None = None
 
-    def torn_by(self, cut: Mapping[int, int]) -> str:
-        """ "" if the cut, by partition number, has with each record also those that came before it."""
+    def torn_by(self, cut: Mapping[int, int], before: Told | None) -> str:
+        """ "" if the cut, by partition number, has with each record also those that came before it. `before`: what the
+        logs tell of the transaction before of the same client (None: this is its first one)."""
         decided, completed = _in(cut, self.decision), _in(cut, self.completion)
         if decided and not all(_in(cut, each) for each in self.offsets):
             return "decided, and an offset is not there"
         if completed and not all(_in(cut, each) for each in self.markers):
             return "complete, and a marker is not there"
+        if before is not None and not _in(cut, before.completion) and any(_in(cut, each) for each in self.offsets):
+            return "an offset is there, and the transaction before is not complete"
         if not decided and any(_in(cut, each) for each in self.markers):
             return "not decided, and a marker is there"
         return ""

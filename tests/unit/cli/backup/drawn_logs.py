@@ -44,7 +44,7 @@ class Told:
 
 
 class Logs:
-    """Written while `now_ms` goes on. `skews`: by how much the clock of each partition's leader is wrong."""
+    """Logs that grow while `now_ms` goes on. `skews`: by how much the clock of each partition's leader is wrong."""
 
     def __init__(self, rng: Random, skew_ms: int, *, repeats: bool) -> None:
         self.rng, self.repeats = rng, repeats
@@ -206,7 +206,7 @@ class Drawn:
         return found
 
     def offsets_at(self, cut: dict[int, int]) -> dict[str, dict[int, int]]:
-        """By group and its partition, as the clients would find them after all transactions have ended."""
+        """The offsets by group and its partition, as clients would find them after all transactions have ended."""
         settled = [*self.logs.plain]
         for told in self.logs.transactions:
             if told.committed and told.decision is not None and told.decision[1] < cut[told.decision[0]]:

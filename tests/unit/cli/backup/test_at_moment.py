@@ -82,7 +82,7 @@ def batches(partition: Path) -> list[RecordBatch]:
 
 
 def offsets_in(data: DataDir) -> dict[str, dict[int, int]]:
-    """By group and its partition, in the restored logs, after their coordinators have written what markers are due."""
+    """The offsets by group and its partition in restored logs, after their coordinators have written due markers."""
     pods = sorted(data.root.glob("pods/*"))
 
     def log(number: int) -> list[RecordBatch]:
