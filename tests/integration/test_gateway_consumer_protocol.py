@@ -135,6 +135,18 @@ async def configure(bootstrap: str, group: str) -> None:
     assert [int(each.error_code) for each in answer.responses] == [0]
 
 
+async def replace_configs(bootstrap: str, group: str, value: str) -> None:
+    """Set one config by AlterConfigs, the older call: it takes the others away."""
+    m = schema("alter_configs", 2)
+    resource = m.AlterConfigsResource(
+        resource_type=32, resource_name=group, configs=(m.AlterableConfig(name=HEARTBEAT, value=value),)
+    )
+    client = await KafkaClient.connect(int(bootstrap.rpartition(":")[2]))
+    answer: Any = await client.call(m.AlterConfigsRequest(resources=(resource,), validate_only=False))
+    await client.close()
+    assert [int(each.error_code) for each in answer.responses] == [0]
+
+
 async def configured(bootstrap: str, group: str) -> str:
     m = schema("describe_configs", 4)
     resource = m.DescribeConfigsResource(resource_type=32, resource_name=group, configuration_keys=(HEARTBEAT,))
@@ -179,3 +191,7 @@ async def test_consumers_of_the_new_protocol_read_through_the_gateway(tmp_path: 
             await until_listed(kafka.bootstrap, AT_KAFKA, AT_MUSTER)
             await until_listed(bootstrap, AT_KAFKA, AT_MUSTER)
             assert await configured(bootstrap, AT_KAFKA) == "6000"
+            await replace_configs(bootstrap, AT_MUSTER, "7000")
+            await replace_configs(bootstrap, AT_KAFKA, "8000")
+            assert [await configured(bootstrap, group) for group in (AT_MUSTER, AT_KAFKA)] == ["7000", "8000"]
+            assert await configured(kafka.bootstrap, AT_MUSTER) == "6000", "the call has not reached Kafka"
