@@ -76,7 +76,7 @@ LEADERSHIP = (
         "operator from electing one.",
         "Groups of these partitions find no coordinator. They cannot commit, and their members cannot join.",
         (STATUS, PARTITIONS, CONDITIONS, OPERATOR_LOG),
-        "The condition `Leaderless` and the message of each OffsetsPartition name the missing pods and why. "
+        "State and message of each OffsetsPartition say which pods are missing, and why. "
         "`kubectl muster explain` says of each what happens next. Bring a majority of the replicas back. If it is lost "
         "for good, `kubectl muster allow-data-loss` says what is left and asks ([a lost "
         "majority](operations.md#when-a-majority-of-replicas-is-lost-for-good)).",
