@@ -26,7 +26,7 @@ DATA_DIR = click.option(
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     callback=_data_dir,
-    show_default="$MUSTERDATA_DIR or ~/.local/share/muster/local",
+    show_default="$MUSTER_DATA_DIR or ~/.local/share/muster/local",
     help="Where the instance keeps everything; names the instance.",
 )
 
