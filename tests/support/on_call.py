@@ -44,6 +44,10 @@ class OnCall:
     def sees_it_go_out(self, alert: str, timeout_s: float = 120.0, **labels: str) -> None:
         wait_until(lambda: not self._firing(alert, labels), f"{alert} goes out, {labels}", timeout_s)
 
+    def sees_now(self, alert: str) -> bool:
+        """True if it fires at this moment."""
+        return bool(self._firing(alert, {}))
+
     def saw(self, alert: str) -> list[dict[str, str]]:
         """The labels of the alerts that have fired, also if they went out since."""
         found = self._ours(self.prometheus.fired(alert))
