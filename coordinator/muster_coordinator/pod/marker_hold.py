@@ -27,9 +27,12 @@ class MarkerHold:
     def is_on(self) -> bool:
         return bool(self._name)
 
-    def keep(self, write: Callable[[], None]) -> None:
-        """Have `write` called when the hold ends."""
-        self._kept.append(write)
+    def run(self, write: Callable[[], None]) -> None:
+        """Call `write` now, or when the hold ends."""
+        if self.is_on:
+            self._kept.append(write)
+        else:
+            write()
 
     def begin(self, name: str, for_s: float) -> bool:
         """Keeps markers back until `end`, or for `for_s` seconds. Returns False: another hold is in force, or was just

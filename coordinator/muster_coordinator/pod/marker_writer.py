@@ -49,17 +49,12 @@ class MarkerWriter:
         shard = self._shards.get(number)
         if shard is None:
             return  # its leadership has ended, and the next leader asks again
-        if self.hold.is_on:
-            self.hold.keep(partial(self._write_later, number, shard, request))
+        self.hold.run(partial(self._write, number, shard, request))
+
+    def _write(self, number: int, shard: Shard, request: MarkersToWrite) -> None:
+        """A leadership that began during a hold has asked for markers of its own."""
+        if self._shards.get(number) is not shard:
             return
-        self._write(shard, request)
-
-    def _write_later(self, number: int, shard: Shard, request: MarkersToWrite) -> None:
-        """Writes after a hold. A leadership that began meanwhile has asked for markers of its own."""
-        if self._shards.get(number) is shard:
-            self._write(shard, request)
-
-    def _write(self, shard: Shard, request: MarkersToWrite) -> None:
         for _, partitions in request.topics:
             for each in partitions:
                 self._write_one(shard, request, each, partial(self._resolve, shard, request, each))
@@ -74,10 +69,7 @@ class MarkerWriter:
                 self._resolve(shard, request, each, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _resolve(self, shard: Shard, request: MarkersToWrite, partition: int, code: int) -> None:
-        if self.hold.is_on:
-            self.hold.keep(partial(_tell, shard, request, partition, code))
-            return
-        _tell(shard, request, partition, code)
+        self.hold.run(partial(_tell, shard, request, partition, code))
 
     async def settle(self, for_s: float) -> bool:
         """Wait until all that transaction partitions here have been told is in their logs and committed. After that no
