@@ -242,7 +242,7 @@ def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
         "resources": spec.resources,
         "podTemplate": spec.pod_template,
         "podSecret": spec.security.pod_secret,
-        "site": spec.site,
+        "store": (access_to_store(spec.site.store), spec.site.store.claim) if spec.site is not None else None,
     }
     return fingerprint(said)
 
@@ -277,12 +277,12 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool)
         ]
         container["volumeMounts"].append({"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True})
         secrets["tls"] = pod_secret_name(cluster)
-    mounted = volumes(secrets, cluster.spec.pod_template)
+    more: list[Manifest] = []
     if site := cluster.spec.site:
         container["env"] += access_to_store(site.store)
         if site.store.claim is not None:
             claim = {"claimName": site.store.claim, "readOnly": True}
-            mounted = {"volumes": [*mounted.get("volumes", ()), {"name": "backups", "persistentVolumeClaim": claim}]}
+            more.append({"name": "backups", "persistentVolumeClaim": claim})
             container["volumeMounts"].append({"name": "backups", "mountPath": BACKUPS_DIRECTORY, "readOnly": True})
     return {
         "automountServiceAccountToken": False,  # a pod never talks to the Kubernetes API
@@ -292,7 +292,7 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool)
         "securityContext": {"fsGroupChangePolicy": "OnRootMismatch", **pod_security(cluster.spec.pod_template)},
         "topologySpreadConstraints": spread(cluster.spec.pod_template, selector(cluster)),
         "containers": [container],
-        **mounted,
+        **volumes(secrets, cluster.spec.pod_template, more),
     }
 
 

@@ -15,10 +15,12 @@ DEFAULT_USER = {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532}
 Manifest = dict[str, Any]
 
 
-def volumes(secrets: Mapping[str, str], template: PodTemplate) -> Manifest:
-    """Directories that a kubelet exchanges in place, and the pod reads again. `secrets`: by name of the volume."""
+def volumes(secrets: Mapping[str, str], template: PodTemplate, more: Iterable[Manifest] = ()) -> Manifest:
+    """Directories that a kubelet exchanges in place, and the pod reads again, and `more` volumes. `secrets`: by name of
+    the volume."""
     found = [{"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}} for name, secret in secrets.items()]
     found += [{**each.source, "name": _name_of_mounted(each)} for each in template.volumes]
+    found += more
     return {"volumes": found} if found else {}
 
 
