@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -183,51 +184,49 @@ def delete_clusters(*, volumes_left: int) -> None:
     wait_until(are_gone, f"pods go, and {volumes_left} volumes are left", JOB_S)
 
 
-def restoring(backup: str) -> list[dict[str, Any]]:
-    """The cluster with another number of pods, and fewer replicas."""
-    source = {"store": {"claim": "backups"}, "backup": backup}
+def restoring(**source: str) -> list[dict[str, Any]]:
+    """The cluster with another number of pods, and fewer replicas. `source`: backup or at."""
+    source = {"store": {"claim": "backups"}, **source}
     found = declared("old", pods=2, restoreFrom=source, deletionPolicy="Retain")
     for each in found[1:]:
         each["spec"]["replicationFactor"] = 1
     return found
 
 
-def test_lost_cluster_begins_from_its_backup_with_other_pods_and_never_empty(namespace: str) -> None:
-    """All its objects and volumes are deleted. A backup that is not there makes no cluster. One that is there is
+def test_lost_cluster_begins_from_a_moment_between_backups_with_other_pods_and_never_empty(namespace: str) -> None:
+    """All its objects and volumes are deleted. A backup that is not there makes no cluster. A moment that is there is
     restored once: created again with the same spec, the cluster goes on from its volumes."""
     cluster = MusterCluster(namespace, "old")
-    cut = commit(cluster, 2_000)
-    backup = backed_up("last")
-    commit(cluster, 3_000)
+    commit(cluster, 2_000)
+    backed_up("before")
+    then = commit(cluster, 3_000)
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    commit(cluster, 3_500)
+    backed_up("after")
     was = get("coordinatorcluster", "old")["status"]["clusterId"]
     epochs = {index: each.epoch for index, each in cluster.partitions().items()}
     delete_clusters(volumes_left=0)
 
-    apply(*restoring("20000101T000000Z-000000"))
+    apply(*restoring(backup="20000101T000000Z-000000"))
     wait_until(lambda: restored("old").get("reason") == "RestoreFailed", "the failure is a condition", JOB_S)
     assert "20000101T000000Z-000000" in restored("old")["message"]
     assert kubectl("-n", namespace, "get", "statefulsets,pvc", "-l", "muster.dev/cluster", "-o", "name").stdout == ""
     delete_clusters(volumes_left=0)
 
-    apply(*restoring(backup["backup"]))
+    apply(*restoring(at=at))
     cluster.wait_ready(JOB_S)
     status = get("coordinatorcluster", "old")["status"]
     assert status["clusterId"] == was
     assert (restored("old")["status"], restored("old")["reason"]) == ("True", "Restored")
     shown = status["restore"]
-    assert (shown["phase"], shown["backup"], shown["taken"], shown["volumes"]) == (
-        "Completed",
-        backup["backup"],
-        backup["taken"],
-        2,
-    )
-    assert committed(cluster) == cut
+    assert (shown["phase"], shown["taken"], shown["volumes"]) == ("Completed", f"{at[:19]}Z", 2)
+    assert committed(cluster) == then
     led = cluster.partitions()
     assert led.keys() == epochs.keys()
     assert all(led[index].epoch > epochs[index] for index in epochs)
 
     later = commit(cluster, 4_000)
     delete_clusters(volumes_left=2)
-    apply(*restoring(backup["backup"]))
+    apply(*restoring(at=at))
     cluster.wait_ready(JOB_S)
     assert committed(cluster) == later

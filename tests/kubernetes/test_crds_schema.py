@@ -44,6 +44,10 @@ def backup(**store: object) -> dict[str, object]:
     return {"backup": {"store": store}}
 
 
+def restore_at(moment: str, **source: object) -> dict[str, object]:
+    return {"restoreFrom": {"store": {"claim": "backups"}, "at": moment, **source}}
+
+
 def acl(**fields: object) -> dict[str, object]:
     return {"operations": ["READ"], **fields}
 
@@ -281,6 +285,14 @@ REFUSED = [
         "a",
         {**backup(claim="c"), "security": {"podSecret": "p", "operatorSecret": "o"}},
         "spec.backup needs spec.security.readerSecret",
+    ),
+    ("CoordinatorCluster", "a", restore_at("2026-11-28 09:30"), "spec.restoreFrom.at"),
+    ("CoordinatorCluster", "a", restore_at("2026-11-31T09:30:00Z"), "spec.restoreFrom.at"),
+    (
+        "CoordinatorCluster",
+        "a",
+        restore_at("2026-11-28T09:30:00Z", backup="20261128T091702Z-abcdef"),
+        "at finds its backups: leave backup out",
     ),
     ("MusterBackup", "b.with.dots", user_spec(), "DNS label"),
     ("MusterUser", "u.with.dots", user_spec(), "DNS label"),

@@ -28,7 +28,7 @@ from muster_operator.api.meta import (
     rules,
 )
 from muster_operator.api.pod_template import PodTemplate, Resources
-from muster_operator.api.restore import RestoreFrom, RestoreStatus
+from muster_operator.api.restore import RESTORE_RULES, RestoreFrom, RestoreStatus
 from muster_operator.api.upstream import Gateway, Upstream
 
 
@@ -201,7 +201,7 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
         ),
     ] = {}
     backup: Backups | None = None
-    restore_from: RestoreFrom | None = None
+    restore_from: Annotated[RestoreFrom | None, Meta(extra_json_schema=RESTORE_RULES)] = None
     site: DeclaredSite | None = None
     rebalance: Annotated[
         Literal["Auto", "Manual"],

@@ -16,11 +16,13 @@ from muster_operator.api.backup import (
     JobResources,
     JobServiceAccount,
 )
-from muster_operator.api.meta import Time
+from muster_operator.api.meta import Time, rules
 from muster_operator.api.reshard import Layout
 from muster_operator.api.restore_result import RestoreResult
 
 LATEST = "latest"
+_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})$"
+"""RFC 3339, in the spelling that Python's `datetime` reads as well."""
 
 
 class RestoreFrom(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,14 +38,25 @@ class RestoreFrom(msgspec.Struct, frozen=True, rename="camel"):
             " `muster backup list` has it; or latest: the newest that the store has when the restore begins.",
         ),
     ] = LATEST
+    at: Annotated[
+        Annotated[str, Meta(pattern=_TIME, max_length=35, extra_json_schema={"format": "date-time"})] | None,
+        Meta(
+            description="A moment between two backups in the store, such as 2026-11-28T09:30:00Z, as `muster restore"
+            " --at` has it. The restore takes the backup before it, and records of the next one up to it."
+        ),
+    ] = None
     image: JobImage = None
     resources: JobResources = JOB_RESOURCES
     service_account_name: JobServiceAccount = None
 
 
+RESTORE_RULES = rules(("!has(self.at) || self.backup == 'latest'", "at finds its backups: leave backup out"))
+
+
 class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The decided restore, noted on each claim that the operator makes for it. `pods`: over how
-    many the logs are spread. `transactions`: None: the backup has none."""
+    many the logs are spread. `transactions`: None: the backup has none. `at`: the declared moment, if
+    `backup` is the id of one between two backups."""
 
     backup: str
     taken_at_ms: int
@@ -52,9 +65,10 @@ class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     pods: int
     offsets: Layout
     transactions: Layout | None = None
+    at: str | None = None
 
     @classmethod
-    def of(cls, found: RestoreResult, pods: int) -> RestorePlan:
+    def of(cls, found: RestoreResult, pods: int, at: str | None = None) -> RestorePlan:
         """The plan for a backup that was read."""
         transactions = found.transaction_partitions
         return cls(
@@ -65,6 +79,7 @@ class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
             pods,
             Layout(found.offsets_base, found.offsets_partitions),
             Layout(found.transaction_base, transactions) if transactions else None,
+            at,
         )
 
 
@@ -83,8 +98,10 @@ class RestoreStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     """The state of the restore of spec.restoreFrom."""
 
     phase: Annotated[RestorePhase, Meta(description="Reading, Restoring or Completed. Pods start after that.")]
-    backup: Annotated[str, Meta(description="Id of the backup.")] = ""
-    taken: Annotated[Time, Meta(description="The moment that the backup shows: the cut.")] = ""
+    backup: Annotated[
+        str, Meta(description="Id of the backup; with spec.restoreFrom.at an id that is made of the two around it.")
+    ] = ""
+    taken: Annotated[Time, Meta(description="The moment that is restored: the cut, or spec.restoreFrom.at.")] = ""
     bytes: Annotated[int, Meta(description="Size of the backup.")] = 0
     pods: Annotated[int, Meta(description="Over how many pods its logs are spread.")] = 0
     volumes: Annotated[int, Meta(description="Volumes that are made.")] = 0

@@ -99,12 +99,13 @@ def restore_job(
 def _arguments(cluster: CoordinatorCluster, pod: int, plan: RestorePlan | None) -> list[str]:
     asked = cluster.spec.restore_from
     assert asked is not None
-    backup, number, pods = asked.backup, 0, cluster.spec.pods
+    backup, at, number, pods = asked.backup, asked.at, 0, cluster.spec.pods
     if plan is not None:
-        backup, number, pods = plan.backup, pod, plan.pods
+        backup, at, number, pods = plan.backup, plan.at, pod, plan.pods
     return [
         "restore",
         f"--backup={backup}",
+        *([f"--at={at}"] if at is not None else []),
         f"--volume={DATA_DIRECTORY}/data",
         f"--pod={number}",
         f"--pods={pods}",

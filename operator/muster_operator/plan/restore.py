@@ -75,7 +75,13 @@ def _over(before: RestoreStatus, plan: RestorePlan) -> Restoring:
 
 
 def _told(plan: RestorePlan) -> str:
-    return f"backup {plan.backup} of {format_time(plan.taken_at_ms / 1000)} is on the volumes of {plan.pods} pods"
+    return f"{_source(plan)} is on the volumes of {plan.pods} pods"
+
+
+def _source(plan: RestorePlan) -> str:
+    if plan.at is not None:
+        return f"the moment {plan.at} between two backups ({plan.backup})"
+    return f"backup {plan.backup} of {format_time(plan.taken_at_ms / 1000)}"
 
 
 def _planned(before: RestoreStatus, plan: RestorePlan) -> RestoreStatus:
@@ -114,6 +120,9 @@ def _refusal(seen: Observation, cluster: CoordinatorCluster, facts: RestoreFacts
     if len(plans) > 1:
         return f"claims {names} were made for different backups. {anew}"
     [plan] = plans
+    if asked.at != plan.at:
+        declared, made = (each or "absent" for each in (asked.at, plan.at))
+        return f"spec.restoreFrom.at is {declared}, and claims {names} were made with it {made}. {anew}"
     if asked.backup not in (LATEST, plan.backup):
         return f"spec.restoreFrom.backup is {asked.backup}, and claims {names} were made for {plan.backup}. {anew}"
     if cluster.spec.pods != plan.pods:
@@ -160,7 +169,8 @@ def _reading(seen: Observation, cluster: CoordinatorCluster, facts: RestoreFacts
         return _failed(replace(status, last_error=job.error), job)
     if not job.finished or job.result is None:
         return _going_on(status, facts, _runs(job))
-    plan = RestorePlan.of(job.result, cluster.spec.pods)
+    assert cluster.spec.restore_from is not None
+    plan = RestorePlan.of(job.result, cluster.spec.pods, cluster.spec.restore_from.at)
     if conflict := _conflict(seen, cluster, plan):
         return Restoring(_planned(status, plan), Verdict(Reason.RESTORE_REFUSED, conflict, stalled=True))
     return _making(replace(before, last_error=""), facts, plan)
@@ -190,7 +200,7 @@ def _making(before: RestoreStatus, facts: RestoreFacts, plan: RestorePlan) -> Re
         status = replace(status, last_error=failed.error)
         return _failed(status, failed, tuple(actions))
     waits = next((f"; {_runs(each)}" for each in facts.jobs if each.trouble and not each.finished), "")
-    text = f"backup {plan.backup} is restored: {len(made)} of {plan.pods} volumes are made{waits}"
+    text = f"{_source(plan)} is restored: {len(made)} of {plan.pods} volumes are made{waits}"
     return _going_on(status, facts, text, tuple(actions))
 
 

@@ -34,8 +34,9 @@ BATCH = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 TIME = "2026-11-28T09:20:00Z"
 
 
-def declared(backup: str = "latest", **spec: Any) -> CoordinatorCluster:
-    subject = cluster(restoreFrom={"store": {"claim": "backups"}, "backup": backup}, **{"pods": 2, **spec})
+def declared(backup: str = "latest", at: str | None = None, **spec: Any) -> CoordinatorCluster:
+    source = {"store": {"claim": "backups"}, "backup": backup, **({"at": at} if at else {})}
+    subject = cluster(restoreFrom=source, **{"pods": 2, **spec})
     return replace(subject, metadata=replace(subject.metadata, namespace=NAMESPACE, uid="uid-a"))
 
 
@@ -247,6 +248,36 @@ async def test_other_number_of_pods_or_other_backup_in_the_middle_is_refused() -
             (),
             True,
         )
+
+
+async def test_moment_is_given_to_each_job_and_noted_on_the_claims() -> None:
+    site = Site(declared(at=TIME))
+    await site.restore()
+    found = await site.round()
+    assert found is None
+    jobs = {name: each["spec"]["template"]["spec"]["containers"][0]["args"] for name, each in site.all("jobs").items()}
+    assert {name: {f"--at={TIME}", "--backup=latest"} & {*each} for name, each in jobs.items()} == {
+        "a-restore": {f"--at={TIME}", "--backup=latest"},
+        "a-restore-0": {f"--at={TIME}"},
+        "a-restore-1": {f"--at={TIME}"},
+    }
+    site.subject = replace(declared(), metadata=replace(site.subject.metadata, uid="uid-again"))
+    found = await site.round()  # it has no status, so it says what is noted
+    assert found is not None
+    assert f"the moment {TIME} between two backups ({ID}) is on the volumes" in found.verdict.message
+
+
+@pytest.mark.parametrize(("before", "after"), [(TIME, None), (None, TIME), (TIME, "2026-11-28T09:20:01Z")])
+async def test_other_moment_in_the_middle_is_refused(before: str | None, after: str | None) -> None:
+    """Volumes of two moments would be no cluster."""
+    site = Site(declared(at=before))
+    await site.read()
+    await site.round()
+    site.subject = replace(site.subject, spec=declared(at=after).spec)
+    found = await site.round()
+    assert found is not None
+    assert (found.verdict.reason, found.actions) == (Reason.RESTORE_REFUSED, ())
+    assert f"spec.restoreFrom.at is {after or 'absent'}" in found.verdict.message
 
 
 async def test_job_of_a_claim_that_was_deleted_does_not_count_for_its_successor() -> None:
