@@ -26,6 +26,9 @@ GROUP, INPUT, OUTPUT, PARTITIONS = "transformers", "in", "out", 2
 RECORDS, BATCH, ABORTED = 2000, 50, 0.2
 KILLS = int(os.environ.get("KILLS", "2"))
 DEADLINE_S = 180.0
+KEEPS_NODES = {"metadata.recovery.strategy": "none"}
+"""By default librdkafka forgets all nodes when its last connection breaks, as when the gateway is killed, and then
+waits for one of them for good (its issue 5511, docs/failures.md)."""
 
 
 def use_a_group(bootstrap: str) -> None:
@@ -114,9 +117,7 @@ class Transformer:
 
     def _new_producer(self) -> Producer:
         settings = {"bootstrap.servers": self._bootstrap, "transactional.id": "transformer", "log_level": 0}
-        # By default librdkafka forgets all nodes when its last connection breaks, as when the gateway is killed, and
-        # then waits for one of them for good (its issue 5511, docs/failures.md).
-        producer = Producer(settings | {"metadata.recovery.strategy": "none"})
+        producer = Producer(settings | KEEPS_NODES)
         producer.init_transactions(30)
         return producer
 
@@ -133,9 +134,9 @@ class Transformer:
 
 def output(bootstrap: str) -> Counter[str]:
     """Values in the output, as a reader of committed records sees them."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"})
-    topic = consumer.list_topics(OUTPUT).topics[OUTPUT]
-    consumer.assign([TopicPartition(OUTPUT, number, 0) for number in topic.partitions])
+    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
+    consumer = Consumer(settings | KEEPS_NODES, error_cb=lambda error: print(f"reader at {bootstrap}: {error}"))
+    consumer.assign([TopicPartition(OUTPUT, number, 0) for number in range(PARTITIONS)])
     found: Counter[str] = Counter()
     began_s = quiet_since = time.monotonic()
     # The last markers may come some time after the last commit was answered. Three seconds more show what is twice.
@@ -170,10 +171,12 @@ async def test_each_record_is_transformed_once_also_when_the_gateway_is_killed(t
                 )
                 os.kill(muster.run_record()["gateway"]["pid"], signal.SIGKILL)
             await running
-            found = await asyncio.to_thread(output, bootstrap)
+            found = await asyncio.to_thread(output, kafka.bootstrap)
+            through_gateway = await asyncio.to_thread(output, bootstrap)
             code, listed = await run_tool(*group_command(kafka.bootstrap, ["--list"]))
     print(f"{transformer.committed} committed, {transformer.aborted} aborted, {transformer.errors} errors")
+    assert (code, GROUP in listed.split()) == (0, False), listed
     assert {value: count for value, count in found.items() if count != 1} == {}
     assert {str(number) for number in range(RECORDS)} - found.keys() == set(), "records that are in no output"
+    assert through_gateway == found, "a reader through the gateway sees other records than one at Kafka"
     assert transformer.aborted > 0
-    assert (code, GROUP in listed.split()) == (0, False)
