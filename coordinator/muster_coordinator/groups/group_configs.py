@@ -14,7 +14,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic.tables import GroupTables
 from muster_coordinator.groups.consumer.config import OWN_CONFIGS, ConsumerGroupConfig, bounds_of, with_own_configs
 from muster_coordinator.groups.consumer.errors import GroupError
-from muster_coordinator.groups.consumer.tables import configs_record
+from muster_coordinator.groups.consumer.tables import ConsumerTables, configs_record
 from muster_coordinator.groups.effects import Effects
 from muster_coordinator.requests.configs import (
     AlteredResource,
@@ -51,7 +51,7 @@ def alter_group_configs(state: GroupTables, request: AlterGroupConfigsRequest, t
     try:
         if not group_id:
             raise GroupError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-        after = _changed(before, request, consumers.config)
+        after = _changed(before, request, consumers)
         if not before and after and len(consumers.own_configs) >= state.config.max_groups:
             raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too many groups have configs of their own.")
     except GroupError as error:
@@ -69,9 +69,7 @@ def _altered(group_id: str, code: int = 0, message: str | None = None) -> Altere
     return AlteredResource(ConfigResourceType.GROUP, group_id, code, message)
 
 
-def _changed(
-    before: Mapping[str, int], request: AlterGroupConfigsRequest, config: ConsumerGroupConfig
-) -> dict[str, int]:
+def _changed(before: Mapping[str, int], request: AlterGroupConfigsRequest, consumers: ConsumerTables) -> dict[str, int]:
     """Raises GroupError."""
     texts = {} if request.replaces else {name: str(value) for name, value in before.items()}
     for change in request.changes:
@@ -94,7 +92,7 @@ def _changed(
             raise _invalid(f"Unknown group config name: {name}")
     after = dict(before) | {name: _number(name, texts[name]) for name in OWN_CONFIGS if name in texts}
     after = {name: value for name, value in after.items() if name in texts}
-    _check_bounds(after, config)
+    _check_bounds(after, consumers)
     return after
 
 
@@ -114,12 +112,13 @@ _CHECKED = ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms", "co
 """Kafka's order."""
 
 
-def _check_bounds(own: Mapping[str, int], config: ConsumerGroupConfig) -> None:
+def _check_bounds(own: Mapping[str, int], consumers: ConsumerTables) -> None:
     """Raises GroupError. Settings of the pod may be outside: it has not refused them when it started."""
+    config = consumers.config
     for name in _CHECKED:
         setting = OWN_CONFIGS[name]
         least, greatest = bounds_of(config, setting)
-        if config.follows_4_4 and not least <= own.get(name, least) <= greatest:
+        if consumers.follows_4_4 and not least <= own.get(name, least) <= greatest:
             raise _invalid(f"{name} must be in the range {least} to {greatest} inclusive.")
         if own.get(name, least) < least:
             raise _invalid(f"{name} must be greater than or equal to {_kafka_name(f'min_{setting}')}")

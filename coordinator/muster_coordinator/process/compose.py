@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
+from muster_coordinator.groups.consumer.config import KafkaVersion
 from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.handlers.table import handler_table
@@ -50,6 +51,7 @@ from muster_coordinator.pod.marker_writer import MarkerWriter
 from muster_coordinator.pod.mirroring.connection import CLIENT_ID
 from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.mirror import Mirror
+from muster_coordinator.pod.mirroring.release import UpstreamRelease
 from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.pod_connections import PodConnections
@@ -143,7 +145,7 @@ async def _start(
     connections = PodConnections(network, 2 * settings.shard.offsets_commit_timeout_ms / 1000)
     stack.callback(connections.stop)
     markers = MarkerWriter(view, partitions.shards, connections)
-    upstream_topics = UpstreamTopics()
+    upstream_topics, upstream_release = UpstreamTopics(), UpstreamRelease()
     topics = upstream_topics if settings.upstream.upstream_bootstrap else DeclaredTopics(view)
     regexes = RegexResolver(partitions.shards, topics.names, clock.wall_ms)
     stack.callback(regexes.close)
@@ -156,7 +158,7 @@ async def _start(
         _manager_settings(settings, boot_id),
         clock,
         network,
-        _machines(settings, view, markers, regexes, topics),
+        _machines(settings, view, markers, regexes, topics, upstream_release),
         events,
         must_restart=stop.set,
     )
@@ -175,7 +177,7 @@ async def _start(
     site = _site(settings, options.data_dir, clock, events)
     may_answer = site.may_answer if site is not None else None
     site_status = partial(_site_status, site)
-    served = KAFKA_4_4 if settings.consumers.follows_4_4 else KAFKA_4_3
+    served = KAFKA_4_4 if settings.consumers.set_release is KafkaVersion.KAFKA_4_4 else KAFKA_4_3
     watched_files = WatchedFiles(ports, access)
     listeners = KafkaListeners(settings.listener, clock, watched_files, descriptors, may_answer, served)
     advertised = "{}:{}".format(*options.advertise)
@@ -199,7 +201,7 @@ async def _start(
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
-    mirror = _mirror(settings, manager, view, clock, stack, health, upstream_topics, events)
+    mirror = _mirror(settings, manager, view, clock, stack, health, upstream_topics, upstream_release, events)
     metrics = PodMetrics(listeners, manager, network, mirror, site_status, clock).render
     api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
@@ -294,6 +296,7 @@ def _mirror(
     stack: AsyncExitStack,
     health: MirrorHealth,
     topics: UpstreamTopics,
+    release: UpstreamRelease,
     events: PodEvents,
 ) -> Mirror | None:
     upstream = settings.upstream
@@ -314,6 +317,7 @@ def _mirror(
         clock,
         health,
         topics,
+        release,
         events.pod_changed,
     )
     stack.callback(mirror.stop)
@@ -334,6 +338,7 @@ def _machines(
     markers: MarkerWriter,
     regexes: RegexResolver,
     topics: DeclaredTopics | UpstreamTopics,
+    release: UpstreamRelease,
 ) -> Callable[[int], StateMachine]:
     """Chooses the state machine that runs a partition: the one place that does."""
     upstream = settings.upstream
@@ -344,7 +349,7 @@ def _machines(
         return str(uuid.uuid4())
 
     def new_consumers(number: int) -> ConsumerTables:
-        return ConsumerTables(settings.consumers, topics, regexes.of(number), new_kafka_uuid)
+        return ConsumerTables(settings.consumers, topics, regexes.of(number), new_kafka_uuid, lambda: release.version)
 
     def new_machine(number: int) -> StateMachine:
         if number in TRANSACTIONS.numbers:

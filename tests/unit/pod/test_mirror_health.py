@@ -15,6 +15,7 @@ from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.mirror import Mirror
+from muster_coordinator.pod.mirroring.release import UpstreamRelease
 from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.mirroring.upstream import Topic
 from muster_coordinator.settings import UpstreamSettings
@@ -39,6 +40,7 @@ class Told:
             self,
             self.health,
             UpstreamTopics(),
+            UpstreamRelease(),
             self._changed,
         )
         monkeypatch.setattr(self.mirror._upstream, "look", self._look)

@@ -143,7 +143,7 @@ class _Join(Step):
         try:
             return read_subscription(self._request.protocols[0][1])
         except EmbeddedProtocolError as error:
-            follows_4_4 = self._state.config.follows_4_4
+            follows_4_4 = self._state.follows_4_4
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if follows_4_4 else ErrorCode.UNKNOWN_SERVER_ERROR
             raise GroupError(code, str(error)) from error
 

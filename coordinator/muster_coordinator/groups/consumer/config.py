@@ -55,10 +55,10 @@ class KafkaVersion(Enum):
     KAFKA_4_4 = "4.4"
 
 
-def parse_kafka_version(text: str) -> KafkaVersion:
-    """Raises ValueError."""
+def parse_kafka_version(text: str) -> KafkaVersion | None:
+    """None: the text is empty. Raises ValueError."""
     try:
-        return KafkaVersion(text)
+        return KafkaVersion(text) if text else None
     except ValueError:
         raise ValueError(f"{text!r} is not one of {', '.join([each.value for each in KafkaVersion])}") from None
 
@@ -116,12 +116,14 @@ class ConsumerGroupConfig:
     """Age (ms) that the topics of a regular expression may reach before they are looked for again; new topics are found
     sooner."""
 
-    kafka_version: str = _text(KafkaVersion.KAFKA_4_3.value, "muster.kafka.version", parse_kafka_version)
-    """The Kafka release, 4.3 or 4.4, whose rules these groups follow. With 4.4 another preferred assignor starts a new
-    assignment (KAFKA-20434), the assignment epoch of a group that gets empty is its group epoch (KAFKA-20442), and a
-    static consumer comes back into a full group (KAFKA-20601); a classic consumer whose subscription cannot be read is
-    told INCONSISTENT_GROUP_PROTOCOL. Clients are also served what 4.4 added: TxnOffsetCommit 6, DeleteGroups 3 and
-    ApiVersions 5, but not through a gateway."""
+    kafka_version: str = _text("", "muster.kafka.version", parse_kafka_version)
+    """The Kafka release, 4.3 or 4.4, whose rules these groups follow. Empty: that of the upstream, the lowest that its
+    brokers announce ([ADR 58](adr/0058-groups-follow-the-release-of-the-upstream.md)); without an upstream 4.3. With
+    4.4 another preferred assignor starts a new assignment (KAFKA-20434), the assignment epoch of a group that gets
+    empty is its group epoch (KAFKA-20442), and a static consumer comes back into a full group (KAFKA-20601); a classic
+    consumer whose subscription cannot be read is told INCONSISTENT_GROUP_PROTOCOL. With 4.4, and not where it is empty,
+    clients are also served what 4.4 added: TxnOffsetCommit 6, DeleteGroups 3 and ApiVersions 5, but not through a
+    gateway."""
 
     regex_refresh_min_interval_ms: int = _setting(10_000, None)
     """Least time (ms) between two searches for the topics of a group's regular expressions: each goes through all
@@ -138,8 +140,9 @@ class ConsumerGroupConfig:
         return parse_policy(self.migration_policy)
 
     @property
-    def follows_4_4(self) -> bool:
-        return parse_kafka_version(self.kafka_version) is KafkaVersion.KAFKA_4_4
+    def set_release(self) -> KafkaVersion | None:
+        """None: nobody has set one."""
+        return parse_kafka_version(self.kafka_version)
 
     @property
     def assignor_names(self) -> tuple[str, ...]:

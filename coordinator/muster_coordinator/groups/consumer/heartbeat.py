@@ -152,7 +152,7 @@ class _Heartbeat(Step):
 
     def _turns_assignor(self, member: Member, value: ConsumerGroupMemberValue) -> bool:
         """True if the group gets another assignor by what this member asks for. Only Kafka 4.4 assigns anew for it."""
-        if value.server_assignor == member.value.server_assignor or not self._state.config.follows_4_4:
+        if value.server_assignor == member.value.server_assignor or not self._state.follows_4_4:
             return False
         before, after = self._group.members, self._members(member, value)
         return assignor_of(before.values(), self._state.config) != assignor_of(after.values(), self._state.config)

@@ -114,7 +114,7 @@ def fence_members(state: ConsumerTables, group: ConsumerGroup, member_ids: list[
             effects.record(group.record(REGEX_TYPE, None, regex))
     new_hash = metadata_hash(group, state.topics, gone=[group.members[member_id] for member_id in member_ids])
     effects.record(group.record(METADATA_TYPE, ConsumerGroupMetadataValue(group.epoch + 1, new_hash)))
-    if state.config.follows_4_4 and len(member_ids) == len(group.members):
+    if state.follows_4_4 and len(member_ids) == len(group.members):
         # Nobody is left who would make the assignment epoch follow.
         target = ConsumerGroupTargetMetadataValue(group.epoch + 1, group.target_timestamp_ms)
         effects.record(group.record(TARGET_METADATA_TYPE, target))

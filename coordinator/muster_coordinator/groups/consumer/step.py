@@ -33,7 +33,7 @@ def check_room(state: ConsumerTables, group: ConsumerGroup, member_id: str, inst
     another: Kafka 4.4 lets it."""
     max_size = state.config.max_size
     if len(group.members) >= max_size and member_id not in group.members:
-        if state.config.follows_4_4 and instance_id is not None and group.static_member(instance_id) is not None:
+        if state.follows_4_4 and instance_id is not None and group.static_member(instance_id) is not None:
             return
         raise GroupError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,

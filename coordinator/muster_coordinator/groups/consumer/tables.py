@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.consumer.config import ConsumerGroupConfig, with_own_configs
+from muster_coordinator.groups.consumer.config import ConsumerGroupConfig, KafkaVersion, with_own_configs
 from muster_coordinator.groups.consumer.group import ConsumerGroup
 from muster_coordinator.groups.consumer.topics import ConsumerTopics
 from muster_coordinator.records.consumer_group import (
@@ -40,11 +40,27 @@ class Live:
         self.regex_version: int | None = None  # of the topics, when the expressions were resolved last
 
 
+def without_upstream() -> KafkaVersion:
+    """The release that counts where nobody announces one."""
+    return KafkaVersion.KAFKA_4_3
+
+
 class ConsumerTables:
     """`groups` and `own_configs` change in `replay` alone. `own_configs`: what administrators have set for a group,
-    whether it exists or not. `new_member_id` is for members that make none themselves (before v1)."""
+    whether it exists or not. `new_member_id` is for members that make none themselves (before v1). `announced`: the
+    release that the upstream is now."""
 
-    __slots__ = ("_configs", "_live", "config", "groups", "new_member_id", "own_configs", "regexes", "topics")
+    __slots__ = (
+        "_announced",
+        "_configs",
+        "_live",
+        "config",
+        "groups",
+        "new_member_id",
+        "own_configs",
+        "regexes",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -52,7 +68,9 @@ class ConsumerTables:
         topics: ConsumerTopics,
         regexes: RegexResolving,
         new_member_id: Callable[[], str],
+        announced: Callable[[], KafkaVersion] = without_upstream,
     ) -> None:
+        self._announced = announced
         self.config = config
         self.topics = topics
         self.regexes = regexes
@@ -61,6 +79,11 @@ class ConsumerTables:
         self.own_configs: dict[str, dict[str, int]] = {}
         self._configs: dict[str, ConsumerGroupConfig] = {}  # of the groups that have configs of their own
         self._live: dict[str, Live] = {}
+
+    @property
+    def follows_4_4(self) -> bool:
+        """True if the rules of 4.4 count now. Only operations may ask: a replay must not depend on what can change."""
+        return (self.config.set_release or self._announced()) is KafkaVersion.KAFKA_4_4
 
     def config_of(self, group_id: str) -> ConsumerGroupConfig:
         """The settings, with what is set for this group in their place."""

@@ -28,6 +28,7 @@ from muster_coordinator.pod.mirroring.moving.kafka import KafkaOfMoves
 from muster_coordinator.pod.mirroring.moving.moves import Moves
 from muster_coordinator.pod.mirroring.offsets import EARLIEST, LATEST, list_offsets
 from muster_coordinator.pod.mirroring.records_of import RecordsOfKafka
+from muster_coordinator.pod.mirroring.release import UpstreamRelease
 from muster_coordinator.pod.mirroring.topics import UpstreamTopics
 from muster_coordinator.pod.mirroring.upstream import Topic, UpstreamCluster
 from muster_coordinator.pod.mirroring.writing.kafka import KafkaOfWrites
@@ -54,8 +55,9 @@ BYPASSES_NAMED = 3
 
 
 class Mirror:
-    """`partitions`: our numbers of the offsets partitions, and `cluster_id`, as the image has them. `topics` are kept
-    up to date. `changed` is called when a problem or a bypass begins or ends, which is in `health` then."""
+    """`partitions`: our numbers of the offsets partitions, and `cluster_id`, as the image has them. `topics` and
+    `release` are kept up to date. `changed` is called when a problem or a bypass begins or ends, which is in `health`
+    then."""
 
     def __init__(
         self,
@@ -68,10 +70,12 @@ class Mirror:
         clock: Clock,
         health: MirrorHealth,
         topics: UpstreamTopics,
+        release: UpstreamRelease,
         changed: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._topics = topics
+        self._release = release
         self._connector = connector
         self._health = health
         self._changed = changed
@@ -87,6 +91,7 @@ class Mirror:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._listing: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
         self._look_again = asyncio.Event()
         self._bypasses = BypassLog(clock, settings.upstream_fetch_wait_ms)
         self._problem = "the upstream was not asked yet"
@@ -103,6 +108,8 @@ class Mirror:
     def start(self) -> None:
         self._looking = asyncio.get_running_loop().create_task(self._look())
         self._listing = asyncio.get_running_loop().create_task(self._list_topics())
+        learning = self._release.follow(self._upstream, self._pace_s)
+        self._learning = asyncio.get_running_loop().create_task(learning)
         self.moves.start()
         self.writes.start()
         self.lag.start()
@@ -111,7 +118,7 @@ class Mirror:
         self.moves.stop()
         self.writes.stop()
         self.lag.stop()
-        for task in (self._looking, self._listing, *self._tasks.values()):
+        for task in (self._looking, self._listing, self._learning, *self._tasks.values()):
             if task is not None:
                 task.cancel()
         self.barrier.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
+from muster_coordinator.groups.consumer.config import ConsumerGroupConfig, KafkaVersion
 from muster_coordinator.groups.consumer.description import describe_consumer_group
 from muster_coordinator.groups.consumer.expressions import take_resolved
 from muster_coordinator.groups.consumer.group import ConsumerGroup
@@ -90,12 +90,14 @@ class ConsumerHarness:
         self.timers: dict[TimerKey, int] = {}
         self.asked: list[c.RegexesToResolve] = []
         self.last: Result = Result()
+        self.announced = KafkaVersion.KAFKA_4_3  # by an upstream
         self._ids = itertools.count(1)
         self.tables = self._new()
         self.follower = self._new()
 
     def _new(self) -> ConsumerTables:
-        return ConsumerTables(self.config, self.topics, Resolving(), lambda: f"made-{next(self._ids)}")
+        made = self.config, self.topics, Resolving(), lambda: f"made-{next(self._ids)}"
+        return ConsumerTables(*made, lambda: self.announced)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 

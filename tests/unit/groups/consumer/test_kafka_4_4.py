@@ -6,7 +6,7 @@ import pytest
 from tests.unit.groups.consumer.consumer_harness import ConsumerHarness
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
+from muster_coordinator.groups.consumer.config import ConsumerGroupConfig, KafkaVersion
 from muster_coordinator.settings_by_name import SettingsError, parse_settings
 
 STAYS_AWAY = -2
@@ -79,7 +79,37 @@ def test_assignment_epoch_of_a_group_that_keeps_a_member_waits_for_it() -> None:
 
 
 def test_version_is_a_setting_and_an_unknown_one_is_refused() -> None:
-    assert parse_settings({}).consumers.kafka_version == "4.3"
-    assert parse_settings({"muster.kafka.version": "4.4"}).consumers.follows_4_4
+    assert parse_settings({}).consumers.set_release is None
+    assert parse_settings({"muster.kafka.version": "4.4"}).consumers.set_release is KafkaVersion.KAFKA_4_4
     with pytest.raises(SettingsError, match=r"muster\.kafka\.version.*4\.3, 4\.4"):
         parse_settings({"muster.kafka.version": "4.5"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "upstream", "follows"),
+    [
+        ("", KafkaVersion.KAFKA_4_3, False),
+        ("", KafkaVersion.KAFKA_4_4, True),
+        ("4.3", KafkaVersion.KAFKA_4_4, False),
+        ("4.4", KafkaVersion.KAFKA_4_3, True),
+    ],
+)
+def test_setting_counts_before_the_upstream(setting: str, upstream: KafkaVersion, follows: bool) -> None:
+    h = ConsumerHarness(ConsumerGroupConfig(kafka_version=setting))
+    h.announced = upstream
+    assert h.tables.follows_4_4 is follows
+
+
+def test_release_that_changes_under_a_group_counts_from_then_on() -> None:
+    h = harness("", max_size=1)
+    h.join("a", "t", instance_id="i")
+    h.leave("a", STAYS_AWAY, instance_id="i")
+    assert h.join("b", "t", instance_id="i").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    h.announced = KafkaVersion.KAFKA_4_4
+    epoch = h.join("b", "t", instance_id="i", server_assignor="uniform").member_epoch
+    assert epoch > 0
+    assert h.beat("b", epoch, server_assignor="range").member_epoch == epoch + 1
+    h.announced = KafkaVersion.KAFKA_4_3
+    assert h.beat("b", epoch + 1, server_assignor="uniform").member_epoch == epoch + 1
+    h.leave("b")
+    assert h.group.target_epoch == h.group.epoch - 1
