@@ -54,11 +54,13 @@ def why_no_kafka(version: str = KAFKA_VERSION) -> str:
     return ""
 
 
-def why_no_kafka_yet() -> str:
+def why_no_kafka_yet(version: str = KAFKA_VERSION) -> str:
     """The same without fetching anything: for tests, which skip where nobody has fetched Kafka."""
     if not shutil.which("java"):
         return "running Kafka needs Java 17: apt-get install openjdk-17-jre-headless"
-    if not kafka_directory().exists():
+    if not kafka_directory(version).exists() and version != KAFKA_VERSION:
+        return f"no Kafka {version} here: `make conformance KAFKA={version}` fetches it, with Maven"
+    if not kafka_directory(version).exists():
         return "no Kafka here: `make test` and `make conformance` fetch it, with Maven: apt-get install maven"
     return ""
 
