@@ -7,6 +7,7 @@ import asyncio
 import json
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -15,6 +16,7 @@ import pytest
 from aiohttp import ClientSession
 from confluent_kafka import Producer
 from tests.integration.test_reset import COMMITTED, HOUR_S, TOPICS, commit, committed, fill
+from tests.support.java_consumers import JavaConsumer
 from tests.support.kafka_broker import KafkaBroker, group_command, run_tool, why_no_kafka_yet
 from tests.support.live_groups import Aio, Confluent, Member, Modern, Pure, running
 from tests.support.local_cluster import LocalCluster
@@ -116,9 +118,14 @@ async def live_groups_begin_again(pods: Pods, kafka: str, gateway: str) -> None:
     as it is."""
     await asyncio.to_thread(produce, kafka)
     kinds: tuple[type[Member], ...] = (Confluent, Modern, Pure, Aio)
-    members = [kind(gateway, f"m-live-{kind.__name__}", LIVE) for kind in kinds]
+    python = [kind(gateway, f"m-live-{kind.__name__}", LIVE) for kind in kinds]
     stays = Cooperative(gateway, "m-live-cooperative", LIVE)
-    with running([*members, stays]):
+    with ExitStack() as stack:
+        stack.enter_context(running([*python, stays]))
+        java = [JavaConsumer(gateway, LIVE, f"m-live-java-{each}", protocol=each) for each in ("classic", "consumer")]
+        for each in java:
+            stack.callback(each.stop)
+        members = [*python, *java]
         await until(lambda: all(len(each.values) == RECORDS for each in (*members, stays)), "all records")
         await asyncio.sleep(1)  # what each has been given last is committed
         by_hand, *others = members

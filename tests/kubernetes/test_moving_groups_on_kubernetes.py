@@ -6,6 +6,7 @@ Clients of the test are on this machine: they reach Services by a route to the n
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +52,16 @@ class Moving(Fronted):
             return (ready["reason"], ready.get("observedGeneration")) == (reason, generation)
 
         wait_until(holds, f"{name} is {reason}", READY_S)
+
+    def wait_reset(self, name: str, id_: str) -> dict[str, Any]:
+        """The group's status when this reset is done."""
+
+        def is_done() -> bool:
+            reset = self.group(name)["status"].get("reset", {})
+            return (reset.get("id"), reset.get("phase")) == (id_, "Done")
+
+        wait_until(is_done, f"reset {id_} is done", READY_S)
+        return dict(self.group(name)["status"])
 
     def summary(self) -> str:
         groups = self.kubectl("get", "consumergroups", "-o", "yaml", check=False)
@@ -145,20 +156,12 @@ def test_declared_reset_is_carried_out_once_however_often_it_is_applied(moving: 
     def declare(id_: str, by: int) -> None:
         moving.declare_group(group, "Muster", reset={"id": id_, "to": "shiftBy", "shiftBy": by})
 
-    def wait_done(id_: str) -> dict[str, Any]:
-        def is_done() -> bool:
-            reset = moving.group(group)["status"].get("reset", {})
-            return (reset.get("id"), reset.get("phase")) == (id_, "Done")
-
-        wait_until(is_done, f"reset {id_} is done", READY_S)
-        return dict(moving.group(group)["status"])
-
     def now() -> int:
         return committed(AdminClient({"bootstrap.servers": moving.bootstrap()}), group)
 
     commit(at, group, 20)
     declare("one", -5)
-    status = wait_done("one")
+    status = moving.wait_reset(group, "one")
     assert now() == 15
     assert status["reset"]["offsets"] == [{"topic": "orders", "partition": 0, "before": 20, "after": 15}]
     commit(at, group, 25)
@@ -166,9 +169,26 @@ def test_declared_reset_is_carried_out_once_however_often_it_is_applied(moving: 
         declare("one", -5)
     assert (now(), moving.group(group)["status"]) == (25, status)
     declare("two", -5)
-    assert [each["id"] for each in wait_done("two")["pastResets"]] == ["one"]
+    assert [each["id"] for each in moving.wait_reset(group, "two")["pastResets"]] == ["one"]
     assert now() == 20
     assert "ResetDone" in moving.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
+
+
+def test_members_of_a_live_group_are_parked_for_a_reset_and_read_again(moving: Moving) -> None:
+    moving.kafka.create_topic("again", [[0], [0]])
+    with RecordLoad(moving.gateway_bootstrap(), "again", "m-parked") as load:
+        load.wait_received(100)
+        moving.declare_group("m-parked", "Muster", reset={"id": "again", "to": "earliest", "members": "Park"})
+        status = moving.wait_reset("m-parked", "again")
+        before = sum(each["before"] for each in status["reset"]["offsets"])
+        load.goes_on(before + 100)
+    assert {each["after"] for each in status["reset"]["offsets"]} == {0}
+    counts = Counter(load.received())
+    assert before > 0
+    assert sum(count > 1 for count in counts.values()) >= before, "what was committed is read again"
+    assert max(counts.values()) == 2, "once"
+    assert load.assignments == 2
+    assert set(load.acknowledged()) <= counts.keys(), "nothing is missing"
 
 
 def test_live_group_goes_back_with_one_rebalance_and_loses_nothing(moving: Moving) -> None:

@@ -6,9 +6,9 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.*;
 
 /**
- * A consumer of the new protocol with Kafka's own library; see java_consumers.py.
+ * A consumer with Kafka's own library; see java_consumers.py.
  *
- * <p>BOOTSTRAP TOPIC GROUP [INSTANCE]. A topic that begins with ^ is a regular expression for the server. It commits after
+ * <p>BOOTSTRAP TOPIC GROUP PROTOCOL [INSTANCE]. A topic that begins with ^ is a regular expression for the server. It commits after
  * every poll that brought records, and once for each partition that it is given.
  */
 public class Consuming {
@@ -22,11 +22,11 @@ public class Consuming {
         Map<String, Object> settings = new HashMap<>(Map.of(
             "bootstrap.servers", words[0],
             "group.id", words[2],
-            "group.protocol", "consumer",
+            "group.protocol", words[3],
             "metadata.max.age.ms", "1000",
             "auto.offset.reset", "earliest",
             "enable.auto.commit", "false"));
-        if (words.length > 3) settings.put("group.instance.id", words[3]);
+        if (words.length > 4) settings.put("group.instance.id", words[4]);
         var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {

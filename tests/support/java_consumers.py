@@ -1,4 +1,4 @@
-"""Kafka's Java consumers of the new protocol, each a process that can be killed, and what they say they own."""
+"""Kafka's Java consumers, each a process that can be killed, and what they say they own."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ SAID_LINES = 8
 
 class JavaConsumer:
     """Starts on construction. `topic`: a name, or a regular expression that begins with ^. `instance`: of a static
-    member."""
+    member. `protocol`: consumer or classic, as `group.protocol` has them."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, instance: str | None = None) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, group: str, instance: str | None = None, protocol: str = "consumer"
+    ) -> None:
+        self.group = group
         self.events: list[tuple[int, str, Owned]] = []
         """(time in ms of this machine's clock, "given", "taken" or "lost", what)."""
         self.values: list[str] = []
@@ -27,7 +30,7 @@ class JavaConsumer:
         self.said: deque[str] = deque(maxlen=SAID_LINES)
         """The last of what it has printed besides."""
         self.gone_ms: int | None = None
-        words = (bootstrap, topic, group) if instance is None else (bootstrap, topic, group, instance)
+        words = (bootstrap, topic, group, protocol, *([] if instance is None else [instance]))
         self._process, self._thread = speaking(java(str(PROGRAM), *words), self._read)
         self._thread.start()
 
