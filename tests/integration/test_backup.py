@@ -1,14 +1,9 @@
-"""Backups of a running cluster under commits and transactions, and what is in the restored one by its clients' records.
-
-`BACKUPS=20` takes and restores more of them.
-"""
+"""Backups of a running cluster under commits and transactions, and what is in the restored one, as clients know it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import random
 import shutil
 import signal
 import subprocess
@@ -26,11 +21,10 @@ from tests.support.transaction_history import history
 from tests.support.transaction_load import NO_OFFSET, Known, Load, committed
 
 from muster_cli.backup.catalog import read_catalog
-from muster_cli.backup.create import create_backup
 from muster_cli.backup.cut import take_cut
 from muster_cli.backup.run import GivenPods
 from muster_cli.backup.site import open_pods
-from muster_cli.backup.store import DirectoryStore, StoreError
+from muster_cli.backup.store import DirectoryStore
 from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_coordinator.podapi.client import new_session
@@ -38,7 +32,6 @@ from muster_operator.api.backup_result import MADE_BUT, BackupResult
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
-BACKUPS = int(os.environ.get("BACKUPS", "3"))
 CUTS = 60
 SHAPE = ("--pods", "3", "--partitions", "6", "--transaction-partitions", "3", "--topic", "orders:3")
 TRANSACTIONS, PLAIN = 6, 3
@@ -89,37 +82,6 @@ def check(bootstrap: str, before: dict[str, Known], after: dict[str, Known], abo
         assert (name, found[0]) not in aborted
 
 
-def test_every_restored_cluster_is_one_moment_of_the_lost_one(
-    cluster: LocalCluster, load: Load, tmp_path: Path
-) -> None:
-    store = str(tmp_path / "store")
-    taken = []
-    for _ in range(BACKUPS):
-        before = load.known()
-        backup_id = create(cluster, store)
-        taken.append((backup_id, before, load.known()))
-    load.stop()
-    lost = {line["partition"]: line["epoch"] for line in cluster.status()["partitions"]}
-    assert cluster.stop(signal.SIGKILL) != 0
-    cluster.__exit__()
-    shutil.rmtree(cluster.data)
-    verified(store)
-    for backup_id, before, after in taken:
-        target = tmp_path / backup_id
-        restored(store, backup_id, target)
-        with LocalCluster(target, "--topic", "orders:3") as again:
-            bootstrap = again.wait_ready()
-            check(bootstrap, before, after, load.aborted)
-            epochs = {line["partition"]: line["epoch"] for line in again.status()["partitions"]}
-            assert epochs.keys() == lost.keys()
-            assert all(epochs[partition] > lost[partition] for partition in lost)
-            goes_on = Load(bootstrap, TRANSACTIONS, PLAIN)  # the same clients, with the same ids
-            wait_until(lambda: goes_on.done > 30 or bool(goes_on.failures), "they go on")  # noqa: B023
-            goes_on.stop()
-            assert goes_on.failures == []
-            assert again.stop() == 0
-
-
 def test_restore_at_a_moment_has_what_clients_had_committed_then(
     cluster: LocalCluster, load: Load, tmp_path: Path
 ) -> None:
@@ -164,69 +126,6 @@ def test_no_cut_tears_a_transaction(cluster: LocalCluster, load: Load, tmp_path:
     with_before = [(name, told, found.get((name[0], name[1] - 1))) for name, told in found.items()]
     torn = [(name, cut, why) for cut in taken for name, told, last in with_before if (why := told.torn_by(cut, last))]
     assert torn == []
-
-
-class CrashError(BaseException):
-    """The process is gone, as by SIGKILL: nothing is cleaned up."""
-
-
-class FailingStore(DirectoryStore):
-    """Its write number `at` raises `error`, after it was done if `late`."""
-
-    def __init__(self, root: Path, at: int, error: BaseException, *, late: bool) -> None:
-        super().__init__(root)
-        self._left, self._error, self._late = at, error, late
-
-    def write(self, name: str, content: Path | bytes) -> None:
-        self._left -= 1
-        if self._left < 0 and not self._late:
-            raise self._error
-        super().write(name, content)
-        if self._left < 0:
-            raise self._error
-
-
-@pytest.mark.parametrize("error", [CrashError(), StoreError("no space left on device")])
-def test_backup_that_ends_at_any_step_does_not_count_and_the_next_one_is_whole(
-    cluster: LocalCluster, load: Load, tmp_path: Path, error: BaseException
-) -> None:
-    root = tmp_path / "store"
-    steps = 6 + 3 + 1
-    for at in range(steps):
-        for late in (False, True):
-            if at == steps - 1 and late:
-                continue  # the manifest is there: it counts
-            store = FailingStore(root, at, error, late=late)
-            site = open_pods(cluster.data, "", "")
-            with pytest.raises(type(error)):
-                asyncio.run(create_backup(site, store, 1 << 30, lambda *_: None))
-    assert muster("backup", "list", "--store", str(root)).stdout == "no backup\n"
-    before = load.known()
-    backup_id = create(cluster, str(root))
-    after = load.known()
-    load.stop()
-    verified(str(root))
-    restored(str(root), backup_id, tmp_path / "again")
-    with LocalCluster(tmp_path / "again", "--topic", "orders:3") as again:
-        check(again.wait_ready(), before, after, load.aborted)
-
-
-def test_killed_command_leaves_nothing_that_counts_and_no_marker_waiting(
-    cluster: LocalCluster, load: Load, tmp_path: Path
-) -> None:
-    store, rng = str(tmp_path / "store"), random.Random(7)
-    command = [sys.executable, "-m", "muster_cli", "backup", "create"]
-    for _ in range(8):
-        child = subprocess.Popen(
-            [*command, "--data-dir", str(cluster.data), "--store", store], stderr=subprocess.DEVNULL
-        )
-        time.sleep(rng.uniform(0.3, 0.8))
-        child.kill()
-        child.wait()
-        reached = load.done
-        wait_until(lambda: load.done > reached + 50, "clients go on")  # noqa: B023
-    create(cluster, store)
-    verified(store)
 
 
 def test_full_disk_is_said_and_leaves_nothing_that_counts(cluster: LocalCluster, load: Load, tmp_path: Path) -> None:

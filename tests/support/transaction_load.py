@@ -44,11 +44,13 @@ def client(bootstrap: str, group: str) -> Consumer:
 
 
 class Load:
-    """Runs in threads until `stop`. Client `n` commits rising offsets: in a transaction to the groups `first-n` and
-    `second-n`, whose partitions differ mostly; without one to `plain-n`. Every third transaction is aborted."""
+    """Runs in threads until `stop`. Client `n` commits rising offsets, from the one after `start` on: in a transaction
+    to the groups `first-n` and `second-n`, whose partitions differ mostly; without one to `plain-n`; or each offset to
+    a group of its own, `fresh-n-OFFSET`. Every third transaction is aborted."""
 
-    def __init__(self, bootstrap: str, transactions: int, plain: int) -> None:
+    def __init__(self, bootstrap: str, transactions: int, plain: int, *, fresh: int = 0, start: int = 0) -> None:
         self._bootstrap = bootstrap
+        self._start = start
         self._ended = threading.Event()
         self._acked: dict[str, int] = {}
         self._begun: dict[str, int] = {}
@@ -58,13 +60,27 @@ class Load:
         self._threads = [threading.Thread(target=self._run, args=(self._transactions, name)) for name in names]
         names = [f"plain-{number}" for number in range(plain)]
         self._threads += [threading.Thread(target=self._run, args=(self._plain, name)) for name in names]
+        names = [f"fresh-{number}" for number in range(fresh)]
+        self._threads += [threading.Thread(target=self._run, args=(self._fresh, name)) for name in names]
+        self._began = time.monotonic()
         for thread in self._threads:
             thread.start()
 
     @property
     def done(self) -> int:
         """Commits and transactions that were answered."""
-        return sum(self._acked.values())
+        return sum(acked - self._start for acked in dict(self._acked).values())
+
+    @property
+    def rate(self) -> float:
+        """Commits and committed transactions per second so far."""
+        aborted = len(self.aborted)
+        return (self.done - aborted) / (time.monotonic() - self._began)
+
+    @property
+    def all_committed(self) -> bool:
+        """True if each client has committed something."""
+        return len(dict(self._acked)) == len(self._threads)
 
     def known(self) -> dict[str, Known]:
         """The knowledge of each client now, by its name: `acked` is read before `begun`."""
@@ -83,13 +99,23 @@ class Load:
             self.failures.append(error)
 
     def _plain(self, name: str) -> None:
-        consumer, offset = client(self._bootstrap, name), 0
+        consumer, offset = client(self._bootstrap, name), self._start
         while not self._ended.is_set():
             offset += 1
             self._begun[name] = offset
             if self._repeated(lambda: consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)):  # noqa: B023
                 self._acked[name] = offset
         consumer.close()
+
+    def _fresh(self, name: str) -> None:
+        offset = self._start
+        while not self._ended.is_set():
+            offset += 1
+            self._begun[name] = offset
+            consumer = client(self._bootstrap, f"{name}-{offset}")
+            if self._repeated(lambda: consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)):  # noqa: B023
+                self._acked[name] = offset
+            consumer.close()
 
     def _repeated(self, commit: Callable[[], object]) -> bool:
         """Commit until it is acknowledged. False: the load ends first."""
@@ -107,7 +133,7 @@ class Load:
     def _transactions(self, name: str) -> None:
         number = name.removeprefix("tx-")
         groups = [client(self._bootstrap, f"{kind}-{number}") for kind in ("first", "second")]
-        producer, offset = self._producer(name), 0
+        producer, offset = self._producer(name), self._start
         while not self._ended.is_set():
             offset += 1
             began = time.monotonic()
