@@ -14,7 +14,7 @@ from muster_coordinator.groups.classic.tables import GroupTables, pack_group
 from muster_coordinator.groups.consumer.tables import configs_record
 from muster_coordinator.groups.offset_store import pack, unpack
 from muster_coordinator.groups.packed import GROUP_BEGINS, Offset, decode_group, decode_offsets, encode_offsets
-from muster_coordinator.records.consumer_group import decode_consumer_group_record
+from muster_coordinator.records.consumer_group_codec import decode_consumer_group_record
 
 SNAPSHOT_VERSION = 6
 """Raise it whenever a part's shape or meaning changes: older checkpoints are then ignored."""

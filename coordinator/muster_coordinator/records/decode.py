@@ -1,5 +1,5 @@
 """Decodes a record's bytes to the change that it stands for. The inverse of the encoders of `offset_commit`,
-`group_metadata` and `consumer_group`.
+`group_metadata` and `consumer_group_codec`.
 
 A record type that is not known is skipped by the caller; an unknown version of a known value is an error: nothing of a
 group is dropped silently. Source: GroupCoordinatorRecordSerde, KIP-915.
@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from muster_coordinator.records import consumer_group, group_metadata, offset_commit
-from muster_coordinator.records.consumer_group import ConsumerGroupRecord, decode_consumer_group_record
+from muster_coordinator.records.consumer_group import ConsumerGroupRecord
+from muster_coordinator.records.consumer_group_codec import decode_consumer_group_record
 from muster_coordinator.records.errors import RecordDecodeError
 from muster_coordinator.records.group_metadata import (
     GroupMetadataRecord,

@@ -22,8 +22,8 @@ from muster_coordinator.records.consumer_group import (
     ConsumerGroupTargetMemberValue,
     ConsumerGroupTargetMetadataValue,
     OwnedPartitions,
-    decode_consumer_group_record,
 )
+from muster_coordinator.records.consumer_group_codec import decode_consumer_group_record
 from muster_coordinator.records.control import decode_control
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_coordinator.records import consumer_group as r
+from muster_coordinator.records import consumer_group_codec as codec
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 
 TEXT = (Path(__file__).parent / "kafka-4.3.1-consumer-groups.txt").read_text()
@@ -74,16 +75,16 @@ VALUES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("name", KEYS)
 def test_key_is_written_and_read_as_kafka_does(name: str) -> None:
     record_type, own = KEYS[name]
-    assert r.encode_consumer_group_key(record_type, GROUP, own) == GOLDEN[f"{name}-key"]
-    tombstone = r.decode_consumer_group_record(GOLDEN[f"{name}-key"], None)
+    assert codec.encode_consumer_group_key(record_type, GROUP, own) == GOLDEN[f"{name}-key"]
+    tombstone = codec.decode_consumer_group_record(GOLDEN[f"{name}-key"], None)
     assert tombstone == r.ConsumerGroupRecord(record_type, GROUP, own, None)
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_value_is_written_and_read_as_kafka_does(name: str) -> None:
     key, value = VALUES[name]
-    assert r.encode_consumer_group_value(value) == GOLDEN[f"{name}-value"]
-    record = r.decode_consumer_group_record(GOLDEN[f"{key}-key"], GOLDEN[f"{name}-value"])
+    assert codec.encode_consumer_group_value(value) == GOLDEN[f"{name}-value"]
+    record = codec.decode_consumer_group_record(GOLDEN[f"{key}-key"], GOLDEN[f"{name}-value"])
     assert record == r.ConsumerGroupRecord(*_key(key), value)
 
 
@@ -93,7 +94,7 @@ def _key(name: str) -> tuple[int, str, str]:
 
 
 def test_topics_of_a_broker_before_4_1_are_read_past() -> None:
-    record = r.decode_consumer_group_record(GOLDEN["partition-metadata-key"], GOLDEN["partition-metadata-value"])
+    record = codec.decode_consumer_group_record(GOLDEN["partition-metadata-key"], GOLDEN["partition-metadata-value"])
     assert record == r.ConsumerGroupRecord(*_key("partition-metadata"), None)
 
 
@@ -103,7 +104,7 @@ def test_topics_of_a_broker_before_4_1_are_read_past() -> None:
 def test_tagged_field_of_a_later_release_is_dropped(name: str) -> None:
     key, value = VALUES[name]
     later = GOLDEN[f"{name}-value"][:-1] + b"\x01\x05\x03new"
-    assert r.decode_consumer_group_record(GOLDEN[f"{key}-key"], later).value == value
+    assert codec.decode_consumer_group_record(GOLDEN[f"{key}-key"], later).value == value
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, value in GOLDEN.items() if key.endswith("value")])
@@ -111,10 +112,10 @@ def test_value_of_another_version_is_refused_and_a_cut_one_too(key: str, value: 
     name = key.removesuffix("-value")
     own = GOLDEN[f"{VALUES[name][0] if name in VALUES else name}-key"]
     with pytest.raises(UnsupportedValueVersionError):
-        r.decode_consumer_group_record(own, b"\x00\x01" + value[2:])
+        codec.decode_consumer_group_record(own, b"\x00\x01" + value[2:])
     for end in range(2 if name == "partition-metadata" else len(value)):
         with pytest.raises(RecordDecodeError):
-            r.decode_consumer_group_record(own, value[:end])
+            codec.decode_consumer_group_record(own, value[:end])
 
 
 def test_member_without_the_tagged_field_is_a_classic_one_as_kafka_reads_it() -> None:
@@ -122,15 +123,15 @@ def test_member_without_the_tagged_field_is_a_classic_one_as_kafka_reads_it() ->
     golden = GOLDEN["member-bare-value"]
     assert golden.endswith(b"\x01\x00\x01\x00")
     without = golden[:-4] + b"\x00"
-    value = r.decode_consumer_group_record(GOLDEN["member-key"], without).value
+    value = codec.decode_consumer_group_record(GOLDEN["member-key"], without).value
     assert isinstance(value, r.ConsumerGroupMemberValue)
     assert value.classic == r.ClassicMemberMetadata(0, ())
-    assert r.encode_consumer_group_value(value) == without
+    assert codec.encode_consumer_group_value(value) == without
 
 
 def test_epochs_that_are_not_as_many_as_partitions_are_none() -> None:
     value = r.ConsumerGroupCurrentValue(3, 2, 0, (r.OwnedPartitions(T, (0, 1), (2,)),), ())
-    read = r.decode_consumer_group_record(GOLDEN["current-key"], r.encode_consumer_group_value(value)).value
+    read = codec.decode_consumer_group_record(GOLDEN["current-key"], codec.encode_consumer_group_value(value)).value
     assert read == r.ConsumerGroupCurrentValue(3, 2, 0, (r.OwnedPartitions(T, (0, 1)),), ())
 
 
@@ -138,7 +139,7 @@ def test_epochs_that_are_not_as_many_as_partitions_are_none() -> None:
 def test_tagged_number_of_another_size_is_refused(name: str) -> None:
     damaged = GOLDEN[f"{name}-plain-value"][:-1] + b"\x01\x00\x07" + bytes(7)
     with pytest.raises(RecordDecodeError, match="of 7 bytes"):
-        r.decode_consumer_group_record(GOLDEN[f"{name}-key"], damaged)
+        codec.decode_consumer_group_record(GOLDEN[f"{name}-key"], damaged)
 
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
@@ -189,8 +190,8 @@ ANY_VALUE: dict[int, st.SearchStrategy[Any]] = {
 @given(data=st.data())
 def test_what_was_written_is_read(record_type: int, data: st.DataObject) -> None:
     value, group, name = data.draw(ANY_VALUE[record_type]), data.draw(WORD), data.draw(WORD)
-    key = r.encode_consumer_group_key(record_type, group, name)
-    record = r.decode_consumer_group_record(key, r.encode_consumer_group_value(value))
+    key = codec.encode_consumer_group_key(record_type, group, name)
+    record = codec.decode_consumer_group_record(key, codec.encode_consumer_group_value(value))
     assert (record.type, record.group_id, record.value) == (record_type, group, value)
     assert record.name in (name, "")
 
@@ -199,6 +200,6 @@ def test_what_was_written_is_read(record_type: int, data: st.DataObject) -> None
 @given(damaged=st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(record_type: int, damaged: bytes) -> None:
     try:
-        r.decode_consumer_group_record(r.encode_consumer_group_key(record_type, "g", "m"), b"\0\0" + damaged)
+        codec.decode_consumer_group_record(codec.encode_consumer_group_key(record_type, "g", "m"), b"\0\0" + damaged)
     except RecordDecodeError:
         pass

@@ -21,11 +21,8 @@ from muster_coordinator.mirror.moving.deciding import BeginSessionsRequest, Deci
 from muster_coordinator.mirror.moving.leases import Leases
 from muster_coordinator.mirror.moving.move import Move, Step, Task
 from muster_coordinator.mirror.write_back import to_write
-from muster_coordinator.records.consumer_group import (
-    ConsumerGroupMetadataValue,
-    ConsumerGroupRecord,
-    encode_consumer_group_value,
-)
+from muster_coordinator.records.consumer_group import ConsumerGroupMetadataValue, ConsumerGroupRecord
+from muster_coordinator.records.consumer_group_codec import encode_consumer_group_value
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.metrics import ShardMetrics

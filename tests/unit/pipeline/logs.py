@@ -15,9 +15,8 @@ from muster_coordinator.records.consumer_group import (
     ConsumerGroupMetadataValue,
     ConsumerGroupRegexValue,
     ConsumerGroupTargetMemberValue,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
 )
+from muster_coordinator.records.consumer_group_codec import encode_consumer_group_key, encode_consumer_group_value
 from muster_coordinator.records.control import (
     EndTxnMarker,
     LeaderChange,

@@ -14,6 +14,7 @@ import msgspec
 from muster_coordinator.records import consumer_group
 from muster_coordinator.records.batch import HEADER_BYTES, CorruptBatchError, RecordBatch, read_batch
 from muster_coordinator.records.compression import decompress
+from muster_coordinator.records.consumer_group_codec import decode_consumer_group_record
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.decode import UnknownRecord, decode_record
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
@@ -123,7 +124,7 @@ def control_items(key: bytes | None, value: bytes | None) -> Iterator[tuple[str,
 
 def record_items(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, Any]]:
     if key is not None and int.from_bytes(key[:2], "big", signed=True) in consumer_group.TYPES and len(key) >= 2:
-        record = consumer_group.decode_consumer_group_record(key, value)
+        record = decode_consumer_group_record(key, value)
         yield from {"group": record.group_id, "record_type": record.type, "name": record.name}.items()
         yield "kind", "consumer_group_tombstone" if value is None else "consumer_group"
         return

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.pipeline.logs import commit, raw_batch, record_bytes, segments
 
 from muster_coordinator.records import consumer_group as c
+from muster_coordinator.records import consumer_group_codec as codec
 from muster_coordinator.records.batch import encode_batch, iter_batches
 from muster_coordinator.records.control import EndTxnMarker, LeaderChange, encode_end_txn_marker, encode_leader_change
 from muster_coordinator.records.decode import decode_record
@@ -96,15 +97,15 @@ def consumer_group_records(group: str, number: int) -> list[Record]:
         c.CONFIGS_TYPE: c.GroupConfigsValue((("consumer.session.timeout.ms", number),)),
     }
     written: list[Record] = [
-        (c.encode_consumer_group_key(kind, group, "m"), c.encode_consumer_group_value(value))
+        (codec.encode_consumer_group_key(kind, group, "m"), codec.encode_consumer_group_value(value))
         for kind, value in values.items()
     ]
-    return [*written, (c.encode_consumer_group_key(c.PARTITION_METADATA_TYPE, group), None)]
+    return [*written, (codec.encode_consumer_group_key(c.PARTITION_METADATA_TYPE, group), None)]
 
 
 def group_of(key: bytes) -> str:
     if int.from_bytes(key[:2], "big") in c.TYPES:
-        return c.decode_consumer_group_record(key, None).group_id
+        return codec.decode_consumer_group_record(key, None).group_id
     return decode_record(key, None).group_id  # type: ignore[union-attr, return-value]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from muster_coordinator.groups.consumer.assignors.table import ASSIGNORS
 
@@ -135,16 +136,16 @@ class ConsumerGroupConfig:
             if least > greatest:
                 raise ValueError(f"min_{setting} ({least}) is above max_{setting} ({greatest})")
 
-    @property
+    @cached_property
     def policy(self) -> MigrationPolicy:
         return parse_policy(self.migration_policy)
 
-    @property
+    @cached_property
     def set_release(self) -> KafkaVersion | None:
         """None: nobody has set one."""
         return parse_kafka_version(self.kafka_version)
 
-    @property
+    @cached_property
     def assignor_names(self) -> tuple[str, ...]:
         return parse_assignors(self.assignors)
 

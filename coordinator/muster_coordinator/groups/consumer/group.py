@@ -23,9 +23,8 @@ from muster_coordinator.records.consumer_group import (
     ConsumerGroupTargetMemberValue,
     ConsumerGroupTargetMetadataValue,
     ConsumerGroupValue,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
 )
+from muster_coordinator.records.consumer_group_codec import encode_consumer_group_key, encode_consumer_group_value
 from muster_coordinator.state_machine import Record
 
 FIRST_EPOCH = 1

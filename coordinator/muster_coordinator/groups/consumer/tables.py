@@ -15,9 +15,8 @@ from muster_coordinator.records.consumer_group import (
     PARTITION_METADATA_TYPE,
     ConsumerGroupRecord,
     GroupConfigsValue,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
 )
+from muster_coordinator.records.consumer_group_codec import encode_consumer_group_key, encode_consumer_group_value
 from muster_coordinator.requests.consumer_groups import RegexesToResolve
 from muster_coordinator.state_machine import Record, TimerKey, Token
 

@@ -32,11 +32,12 @@ def is_due(group: ConsumerGroup, config: ConsumerGroupConfig, now_ms: int) -> bo
 
 def assignor_of(members: Iterable[ConsumerGroupMemberValue], config: ConsumerGroupConfig) -> str:
     """The assignor that most of the members ask for, or else the first one that is configured."""
+    names = config.assignor_names
     asked: dict[str, int] = {}
     for value in members:
-        if value.server_assignor in config.assignor_names:
+        if value.server_assignor in names:
             asked[value.server_assignor] = asked.get(value.server_assignor, 0) + 1
-    return max(strings_in_order(asked, DEFAULT_BUCKETS), key=asked.__getitem__, default=config.assignor_names[0])
+    return max(strings_in_order(asked, DEFAULT_BUCKETS), key=asked.__getitem__, default=names[0])
 
 
 def compute_target(

@@ -19,7 +19,8 @@ from muster_coordinator.groups.consumer.removal import on_member_timer, on_rebal
 from muster_coordinator.groups.consumer.subscriptions import metadata_hash
 from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.effects import Effects
-from muster_coordinator.records.consumer_group import METADATA_TYPE, decode_consumer_group_record
+from muster_coordinator.records.consumer_group import METADATA_TYPE
+from muster_coordinator.records.consumer_group_codec import decode_consumer_group_record
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.state_machine import Result, SetTimer, TimerKey
 
