@@ -103,6 +103,10 @@ kill-transactions: $(STAMP) ## pods of both coordinators killed KILLS=50 times e
 kill-mixed: $(STAMP) ## the leader of a group with members of both protocols killed KILLS=50 times while they come and go (10 minutes)
 	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -q tests/integration/test_mixed_protocols.py -k killed
 
+.PHONY: kill-owners
+kill-owners: $(STAMP) ## the leader of a group with members of Java and franz-go killed KILLS=50 times in the middle of their rebalances; what they owned compared (Java, Maven, Go; 8 minutes)
+	@CLIENTS="$(or $(CLIENTS),java franz)" KILLS=$(or $(KILLS),50) $(BIN)/pytest -q -s tests/integration/test_owner_logs_under_kills.py
+
 .PHONY: prove-mirror
 prove-mirror: $(STAMP) ## a million commits of 10,000 groups at three brokers: groups and 1,000 moments of the mirror, catch-up and lag (8 minutes)
 	@hack/compiled run env MIRROR_GROUPS=10000 MIRROR_COMMITS=1000000 MIRROR_MOMENTS=1000 MIRROR_BROKERS=3 MIRROR_PODS=3 MIRROR_PARTITIONS=32 \
