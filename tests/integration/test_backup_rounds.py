@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -124,18 +125,22 @@ def command(data: Path, store: str) -> list[str]:
 
 
 class Faults:
-    """What happens to a store or a backup before, or while, the one of the round is made."""
+    """What happens to a store or a backup before, or while, the one of the round is made.
+
+    `ended`: the exit codes of backups that were killed, or met a store that is full or fails.
+    """
 
     def __init__(self, store: str, s3: S3Server | None, rng: random.Random) -> None:
         self._store, self._s3, self._rng = store, s3, rng
+        self.ended: Counter[tuple[str, int]] = Counter()
 
-    def killed(self, data: Path) -> None:
+    def killed(self, data: Path) -> int:
         child = subprocess.Popen(command(data, self._store), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         time.sleep(self._rng.uniform(0.3, 1.5))
         child.kill()
-        child.wait()
+        return child.wait()
 
-    def full(self, data: Path) -> None:
+    def full(self, data: Path) -> int:
         """A disk of its own, seen by the command only."""
         kib = self._rng.choice((16, 64, 128, 256))
         script = (
@@ -148,19 +153,27 @@ class Faults:
         done = subprocess.run(run, capture_output=True, text=True, timeout=120)
         assert (done.returncode, done.stdout) == (1, "no backup\n"), done
         assert "No space left on device" in done.stderr
+        return done.returncode
 
-    @contextmanager
-    def slow(self, load: Load) -> Iterator[None]:
-        """The store stands still while the backup of the round is made; clients do not."""
+    def slow(self, data: Path) -> str:
+        """The backup of the round, while the store stands still for most of the time. Returns its id."""
         assert self._s3 is not None
-        self._s3.process.send_signal(signal.SIGSTOP)
+        child = subprocess.Popen([*command(data, self._store), "--json"], stdout=subprocess.PIPE, text=True)
         try:
-            yield
-            goes_on(load, 500)
+            for number, seconds in cycle(((signal.SIGSTOP, 0.4), (signal.SIGCONT, 0.05))):
+                self._s3.process.send_signal(number)
+                try:
+                    child.wait(seconds)
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
         finally:
             self._s3.process.send_signal(signal.SIGCONT)
+        assert child.returncode == 0
+        backup_id: str = json.loads(child.communicate()[0])["id"]
+        return backup_id
 
-    def failing(self, data: Path) -> None:
+    def failing(self, data: Path) -> int:
         """The store is gone when the backup is half-way, and comes back when that has failed."""
         assert self._s3 is not None
         child = subprocess.Popen(command(data, self._store), stderr=subprocess.PIPE, text=True)
@@ -169,10 +182,12 @@ class Faults:
         _, said = child.communicate(timeout=180)
         self._s3.start()
         assert child.returncode == 0 or "object store" in said or "Error: cannot" in said, said
+        return child.returncode
 
     def before(self, fault: str, data: Path) -> None:
-        if fault in ("killed", "full", "failing"):
-            getattr(self, fault)(data)
+        act = {"killed": self.killed, "full": self.full, "failing": self.failing}.get(fault)
+        if act is not None:
+            self.ended[fault, act(data)] += 1
 
 
 @pytest.fixture
@@ -213,13 +228,7 @@ def test_cluster_that_is_lost_and_restored_again_and_again_is_one_moment_each_ti
                 wait_until(lambda: time.monotonic() > until, "the load runs for a while")  # noqa: B023
                 faults.before(fault, data)
                 before = load.known()
-                if fault == "slow":
-                    run = subprocess.Popen([*command(data, store), "--json"], stdout=subprocess.PIPE, text=True)
-                    with faults.slow(load):
-                        pass
-                    backup_id = json.loads(run.communicate(timeout=120)[0])["id"]
-                else:
-                    backup_id = create(cluster, store)
+                backup_id = faults.slow(data) if fault == "slow" else create(cluster, store)
                 after, rate = load.known(), load.rate
                 goes_on(load, 100)
             lost = {line["partition"]: line["epoch"] for line in cluster.status()["partitions"]}
@@ -243,6 +252,7 @@ def test_cluster_that_is_lost_and_restored_again_and_again_is_one_moment_each_ti
     finally:
         cluster.__exit__()
     verified(store)
+    print(f"backups that were disturbed, by exit code: {dict(faults.ended)}")
 
 
 def same_moment(
@@ -316,12 +326,12 @@ def test_backup_that_ends_at_any_step_does_not_count_or_is_whole(tmp_path: Path)
                 wait_until(lambda: all_go_on(known, load.known()), "each client goes on")  # noqa: B023
             rate = load.rate
         lose(cluster)
-    assert rate >= RATE
     for fault, backup_id, before, after in taken:
         verified(str(tmp_path / fault))
         restored(str(tmp_path / fault), backup_id, tmp_path / backup_id)
         with LocalCluster(tmp_path / backup_id, "--topic", "orders:3") as again:
             check(again.wait_ready(), before, after, load.aborted)
+    assert rate >= RATE
 
 
 def all_go_on(before: dict[str, Known], now: dict[str, Known]) -> bool:
