@@ -7,10 +7,10 @@ import os
 from random import Random
 
 import pytest
-from tests.support.java_assignors import DrawnGroup, JavaAssignors
+from tests.support.java_assignors import DrawnGroup, JavaAssignors, MemberSpec, spec_of
 from tests.support.kafka_broker import why_no_kafka_yet
 
-from muster_coordinator.groups.consumer.assignors.spec import Assignment, AssignorError, GroupSpec, MemberSpec
+from muster_coordinator.groups.consumer.assignors.spec import Assignment, AssignorError
 from muster_coordinator.groups.consumer.assignors.table import ASSIGNORS, assign
 
 ASSIGNMENTS = int(os.environ.get("ASSIGNMENTS") or 300)
@@ -38,11 +38,9 @@ def test_drawn_groups_are_assigned_as_by_kafka(name: str) -> None:
                 spec = group.spec()
                 theirs, ours = kafka.assign(name, spec), assign(name, spec)
                 assert theirs is not None
-                changed = {each for each, own in ours.items() if own is not spec.members[each].assignment}
+                changed = {each for each, own in ours.items() if own is not spec.assignments[each]}
                 told = f"seed {seed}, round {number}"
-                assert {each for each in theirs if not same(theirs[each], spec.members[each].assignment)} == changed, (
-                    told
-                )
+                assert {each for each in theirs if not same(theirs[each], spec.assignments[each])} == changed, told
                 expected = {each: theirs[each] for each in changed}
                 assert in_order({each: ours[each] for each in changed}) == in_order(expected), told
                 group.take_over(ours)
@@ -56,7 +54,7 @@ def same(one: Assignment, other: Assignment) -> bool:
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("homogeneous", [True, False])
 def test_topic_that_does_not_exist_is_refused_by_both(name: str, homogeneous: bool) -> None:
-    spec = GroupSpec({"m": MemberSpec((bytes(16),))}, homogeneous, {})
+    spec = spec_of({"m": MemberSpec((bytes(16),))}, homogeneous, {})
     with JavaAssignors() as kafka:
         assert kafka.assign(name, spec) is None
     with pytest.raises(AssignorError):

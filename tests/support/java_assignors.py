@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.support.java_lines import JavaLines
 
-from muster_coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+from muster_coordinator.groups.consumer.assignors.spec import NO_ASSIGNMENT, Assignment, GroupSpec
 
 
 class JavaAssignors(JavaLines):
@@ -35,13 +35,31 @@ def _group(name: str, spec: GroupSpec) -> dict[str, Any]:
         "members": [
             {
                 "id": member_id,
-                "instance": member.instance_id,
-                "topics": [topic_id.hex() for topic_id in member.topics],
-                "assignment": [(topic_id.hex(), partitions) for topic_id, partitions in member.assignment.items()],
+                "instance": spec.instance_ids.get(member_id),
+                "topics": [topic_id.hex() for topic_id in topics],
+                "assignment": [(topic_id.hex(), each) for topic_id, each in spec.assignments[member_id].items()],
             }
-            for member_id, member in spec.members.items()
+            for member_id, topics in spec.topics.items()
         ],
     }
+
+
+class MemberSpec(NamedTuple):
+    """One member of a `GroupSpec`."""
+
+    topics: tuple[bytes, ...]
+    assignment: Assignment = NO_ASSIGNMENT
+    instance_id: str | None = None
+
+
+def spec_of(members: dict[str, MemberSpec], homogeneous: bool, counts: dict[bytes, int]) -> GroupSpec:
+    return GroupSpec(
+        {member_id: each.topics for member_id, each in members.items()},
+        homogeneous,
+        counts,
+        {member_id: each.assignment for member_id, each in members.items()},
+        {member_id: each.instance_id for member_id, each in members.items() if each.instance_id is not None},
+    )
 
 
 class DrawnGroup:
@@ -62,7 +80,7 @@ class DrawnGroup:
 
     def spec(self) -> GroupSpec:
         """The group as an assignor is given it now."""
-        return GroupSpec(dict(self.members), self.homogeneous, dict(self.counts))
+        return spec_of(self.members, self.homogeneous, dict(self.counts))
 
     def take_over(self, assignment: dict[str, Assignment]) -> None:
         for member_id, own in assignment.items():

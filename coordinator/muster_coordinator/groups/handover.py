@@ -108,7 +108,7 @@ class Handover:
         which tells nothing: a group with that would be assigned anew by its first heartbeat here. So it is, if
         partitions have come that are nobody's."""
         topics, members = self._state.consumers.topics, group.members
-        names = {name for value in members.values() for name in names_of(value, group.regexes)}
+        names = {name for each in group.subscriptions for name in names_of(each, group.regexes)}
         found = [each for name in names if (each := topics.find(name)) is not None]
         there_are = {(topic_id, index) for topic_id, count in found for index in range(count)}
         targets = [group.target_of(member_id).items() for member_id in members]

@@ -4,9 +4,18 @@ it; what it needs of the past is in the records."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from muster_coordinator.groups.consumer.assignors.spec import NO_ASSIGNMENT, Assignment
-from muster_coordinator.groups.consumer.member import NEW_MEMBER, Current, Member, Owned, current_of
+from muster_coordinator.groups.consumer.member import (
+    NEW_MEMBER,
+    Current,
+    Member,
+    Owned,
+    Subscription,
+    current_of,
+    subscription_of,
+)
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from muster_coordinator.records.consumer_group import (
     CURRENT_TYPE,
@@ -26,6 +35,8 @@ from muster_coordinator.records.consumer_group import (
 )
 from muster_coordinator.records.consumer_group_codec import encode_consumer_group_key, encode_consumer_group_value
 from muster_coordinator.state_machine import Record
+
+_K = TypeVar("_K")
 
 FIRST_EPOCH = 1
 """Group and assignment epoch of a new group (KAFKA-20268): the first assignment has the next one."""
@@ -50,6 +61,7 @@ class ConsumerGroup:
         "regex_members",
         "regexes",
         "static_members",
+        "subscriptions",
         "target_epoch",
         "target_timestamp_ms",
         "targets",
@@ -67,6 +79,7 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ConsumerGroupRegexValue] = {}  # resolved
         self.static_members: dict[str, str] = {}  # instance id -> member id
+        self.subscriptions: dict[Subscription, int] = {}  # -> members that have this one
         self.regex_members: dict[str, int] = {}  # expression -> members that subscribe to it
         self.topic_members: dict[str, int] = {}  # topic -> members that subscribe to it by name
         self.classic_count = 0  # members of the classic protocol
@@ -204,6 +217,7 @@ class ConsumerGroup:
         self._count(value, 1)
 
     def _count(self, value: ConsumerGroupMemberValue, delta: int) -> None:
+        add(self.subscriptions, subscription_of(value), delta)
         for topic in value.subscribed_topic_names:
             add(self.topic_members, topic, delta)
         if value.subscribed_topic_regex:
@@ -239,10 +253,10 @@ class ConsumerGroup:
                 self.owners.pop(topic_id, None)
 
 
-def add(counts: dict[str, int], name: str, delta: int) -> None:
+def add(counts: dict[_K, int], key: _K, delta: int) -> None:
     """A count of 0 is no entry."""
-    count = counts.get(name, 0) + delta
+    count = counts.get(key, 0) + delta
     if count:
-        counts[name] = count
+        counts[key] = count
     else:
-        counts.pop(name, None)
+        counts.pop(key, None)

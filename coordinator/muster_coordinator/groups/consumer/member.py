@@ -24,6 +24,9 @@ _STATES = frozenset({STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS})
 Owned: TypeAlias = dict[bytes, dict[int, int]]
 """Topic id -> partition -> the epoch at which the member got it (KIP-1251). Never changed once it is made."""
 
+Subscription: TypeAlias = tuple[tuple[str, ...], str]
+"""Names of topics, and a regular expression or ""."""
+
 NOTHING_OWNED: Owned = {}
 NO_PARTITIONS: dict[int, int] = {}
 
@@ -62,6 +65,10 @@ class Member(NamedTuple):
     member_id: str
     value: ConsumerGroupMemberValue
     current: Current
+
+
+def subscription_of(value: ConsumerGroupMemberValue) -> Subscription:
+    return value.subscribed_topic_names, value.subscribed_topic_regex or ""
 
 
 def current_of(value: ConsumerGroupCurrentValue) -> Current:

@@ -6,13 +6,13 @@ from __future__ import annotations
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.consumer.assignors.spec import Assignment
 from muster_coordinator.groups.consumer.errors import GroupError
-from muster_coordinator.groups.consumer.group import FIRST_EPOCH, ConsumerGroup
-from muster_coordinator.groups.consumer.member import UNREVOKED_PARTITIONS, Current, Member
+from muster_coordinator.groups.consumer.group import FIRST_EPOCH, ConsumerGroup, add
+from muster_coordinator.groups.consumer.member import UNREVOKED_PARTITIONS, Current, Member, subscription_of
 from muster_coordinator.groups.consumer.reconciliation import Goal, reconcile
 from muster_coordinator.groups.consumer.removal import forget_member
 from muster_coordinator.groups.consumer.subscriptions import ids_of, metadata_hash, names_of
 from muster_coordinator.groups.consumer.tables import ConsumerTables, rebalance_timer
-from muster_coordinator.groups.consumer.target import compute_target, is_due
+from muster_coordinator.groups.consumer.target import Members, compute_target, is_due
 from muster_coordinator.groups.effects import Effects
 from muster_coordinator.records.consumer_group import (
     CURRENT_TYPE,
@@ -72,6 +72,12 @@ class Step:
             del members[self._replaced]
         return members
 
+    def _gone(self, member: Member) -> list[ConsumerGroupMemberValue]:
+        """The member, or the one that it replaces, as the group has it now."""
+        members = self._group.members
+        before = {member.member_id, self._replaced or member.member_id}
+        return [members[member_id] for member_id in before if member_id in members]
+
     def bump(self, member: Member, value: ConsumerGroupMemberValue, changed: bool) -> int:
         """The group epoch. It goes up if a subscription or a topic of one has changed."""
         group, topics = self._group, self._state.topics
@@ -79,9 +85,7 @@ class Step:
         epoch = group.epoch or FIRST_EPOCH
         new_hash = group.metadata_hash
         if is_new or changed or self._state.live(group.group_id).checked_version != topics.version:
-            before = {member.member_id, self._replaced or member.member_id}
-            gone = [group.members[member_id] for member_id in before if member_id in group.members]
-            new_hash = metadata_hash(group, topics, gone, [value])
+            new_hash = metadata_hash(group, topics, self._gone(member), [value])
         if changed or new_hash != group.metadata_hash:
             epoch += 1
         elif not is_new:
@@ -98,13 +102,16 @@ class Step:
         target_epoch = group.target_epoch or FIRST_EPOCH
         if epoch <= target_epoch or not is_due(group, self._config, self._now_ms):
             return target_epoch, target
+        subscriptions = dict(group.subscriptions)
+        for each in self._gone(member):
+            add(subscriptions, subscription_of(each), -1)
+        add(subscriptions, subscription_of(value), 1)
         targets = dict(group.targets)
         if self._replaced is not None:
             targets.pop(self._replaced, None)
             targets[member.member_id] = target
-        assigned = compute_target(
-            self._state, group, self._members(member, value), targets, epoch, self._effects, self._now_ms
-        )
+        members = Members(self._members(member, value), subscriptions, targets)
+        assigned = compute_target(self._state, group, members, epoch, self._effects, self._now_ms)
         return epoch, assigned[member.member_id]
 
     # -- what the member has -------------------------------------------------------------------------------------------
@@ -119,7 +126,7 @@ class Step:
     ) -> Current:
         """`reported`: see `reconcile`. Raises GroupError."""
         group = self._group
-        subscribed = frozenset(ids_of(names_of(value, group.regexes), self._state.topics))
+        subscribed = frozenset(ids_of(names_of(subscription_of(value), group.regexes), self._state.topics))
         goal = Goal(*aim, subscribed, resubscribed, group.owners)
         current = reconcile(member.current, goal, reported)
         self._record_current(member, value, current)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 from muster_coordinator.groups.consumer.group import ConsumerGroup, add
+from muster_coordinator.groups.consumer.member import Subscription
 from muster_coordinator.groups.consumer.topics import ConsumerTopics
 from muster_coordinator.records.consumer_group import ConsumerGroupMemberValue, ConsumerGroupRegexValue
 
@@ -14,10 +15,11 @@ NO_TOPICS = 0
 """The `metadata_hash` of a group none of whose topics exists."""
 
 
-def names_of(value: ConsumerGroupMemberValue, regexes: Mapping[str, ConsumerGroupRegexValue]) -> dict[str, None]:
-    """The topics of a member, each once. An expression that is not resolved yet matches none."""
-    names = dict.fromkeys(value.subscribed_topic_names)
-    resolved = regexes.get(value.subscribed_topic_regex) if value.subscribed_topic_regex else None
+def names_of(subscription: Subscription, regexes: Mapping[str, ConsumerGroupRegexValue]) -> dict[str, None]:
+    """The topics of a subscription, each once. An expression that is not resolved yet matches none."""
+    topics, regex = subscription
+    names = dict.fromkeys(topics)
+    resolved = regexes.get(regex) if regex else None
     if resolved is not None:
         names.update(dict.fromkeys(resolved.topics))
     return names
@@ -66,7 +68,7 @@ def _hash(names: set[str], topics: ConsumerTopics) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True) if there_are_any else NO_TOPICS
 
 
-def subscribe_alike(members: Iterable[ConsumerGroupMemberValue]) -> bool:
+def are_alike(subscriptions: Iterable[Subscription]) -> bool:
     """Kafka: SubscriptionType.HOMOGENEOUS. All have the same names, or all the same expression and no names."""
-    subscriptions = {(frozenset(each.subscribed_topic_names), each.subscribed_topic_regex or "") for each in members}
-    return len(subscriptions) <= 1 and not any(names and regex for names, regex in subscriptions)
+    different = {(frozenset(names), regex) for names, regex in subscriptions}
+    return len(different) <= 1 and not any(names and regex for names, regex in different)

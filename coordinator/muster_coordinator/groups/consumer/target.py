@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.consumer.assignors.java_order import DEFAULT_BUCKETS, strings_in_order
-from muster_coordinator.groups.consumer.assignors.spec import Assignment, AssignorError, GroupSpec, MemberSpec
+from muster_coordinator.groups.consumer.assignors.spec import Assignment, AssignorError, GroupSpec
 from muster_coordinator.groups.consumer.assignors.table import assign
 from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
 from muster_coordinator.groups.consumer.errors import GroupError
 from muster_coordinator.groups.consumer.group import ConsumerGroup
-from muster_coordinator.groups.consumer.subscriptions import ids_of, names_of, subscribe_alike
+from muster_coordinator.groups.consumer.member import Subscription, subscription_of
+from muster_coordinator.groups.consumer.subscriptions import are_alike, ids_of, names_of
 from muster_coordinator.groups.consumer.tables import ConsumerTables
 from muster_coordinator.groups.effects import Effects
 from muster_coordinator.records.consumer_group import (
@@ -40,20 +42,22 @@ def assignor_of(members: Iterable[ConsumerGroupMemberValue], config: ConsumerGro
     return max(strings_in_order(asked, DEFAULT_BUCKETS), key=asked.__getitem__, default=names[0])
 
 
+class Members(NamedTuple):
+    """The members of a group once the present request is done, the subscriptions that they have, and what is meant for
+    them so far."""
+
+    values: Mapping[str, ConsumerGroupMemberValue]
+    subscriptions: Collection[Subscription]
+    targets: dict[str, Assignment]
+
+
 def compute_target(
-    state: ConsumerTables,
-    group: ConsumerGroup,
-    members: Mapping[str, ConsumerGroupMemberValue],
-    targets: Mapping[str, Assignment],
-    epoch: int,
-    effects: Effects,
-    now_ms: int,
+    state: ConsumerTables, group: ConsumerGroup, members: Members, epoch: int, effects: Effects, now_ms: int
 ) -> dict[str, Assignment]:
-    """Records of what changes; returns the new targets. `members` and `targets` are those of the group with what the
-    present request changes. Raises GroupError if there is no assignment."""
-    spec = _spec(state, group, members, targets)
+    """Records of what changes; returns the new targets. Raises GroupError if there is no assignment."""
+    targets = members.targets
     try:
-        assigned = assign(assignor_of(members.values(), state.config), spec)
+        assigned = assign(assignor_of(members.values.values(), state.config), _spec(state, group, members))
     except AssignorError as error:
         raise GroupError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -68,21 +72,20 @@ def compute_target(
     return assigned
 
 
-def _spec(
-    state: ConsumerTables,
-    group: ConsumerGroup,
-    members: Mapping[str, ConsumerGroupMemberValue],
-    targets: Mapping[str, Assignment],
-) -> GroupSpec:
-    names = {member_id: names_of(value, group.regexes) for member_id, value in members.items()}
+def _spec(state: ConsumerTables, group: ConsumerGroup, members: Members) -> GroupSpec:
+    """Looks for topics once for each subscription: a join costs little for each of the other members."""
+    values, subscriptions, targets = members
+    names = {each: names_of(each, group.regexes) for each in subscriptions}
     found = [state.topics.find(name) for name in {name for each in names.values() for name in each}]
-    specs = {
-        member_id: MemberSpec(
-            ids_of(names[member_id], state.topics), targets.get(member_id, {}), members[member_id].instance_id
-        )
-        for member_id in members
-    }
-    return GroupSpec(specs, subscribe_alike(members.values()), dict([each for each in found if each is not None]))
+    ids = {each: ids_of(names[each], state.topics) for each in subscriptions}
+    if len(ids) == 1:
+        (common,) = ids.values()
+        topics = dict.fromkeys(values, common)
+    else:
+        topics = {member_id: ids[subscription_of(value)] for member_id, value in values.items()}
+    counts = dict([each for each in found if each is not None])
+    static = {each: value.instance_id for each, value in values.items() if value.instance_id is not None}
+    return GroupSpec(topics, are_alike(subscriptions), counts, targets, static)
 
 
 def _same(before: Assignment, after: Assignment) -> bool:

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.java_assignors import DrawnGroup
+from tests.support.java_assignors import DrawnGroup, MemberSpec, spec_of
 
-from muster_coordinator.groups.consumer.assignors.spec import Assignment, AssignorError, GroupSpec, MemberSpec
+from muster_coordinator.groups.consumer.assignors.spec import Assignment, AssignorError, GroupSpec
 from muster_coordinator.groups.consumer.assignors.table import ASSIGNORS, assign
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -22,15 +22,15 @@ def check(spec: GroupSpec, assignment: dict[str, Assignment]) -> None:
     for member_id, own in assignment.items():
         for topic_id, partitions in own.items():
             assert partitions, "a topic without partitions"
-            assert topic_id in spec.members[member_id].topics
+            assert topic_id in spec.topics[member_id]
             for partition in partitions:
                 assert owners.setdefault((topic_id, partition), member_id) == member_id
             assert len(set(partitions)) == len(partitions)
-    subscribed = {topic_id for member in spec.members.values() for topic_id in member.topics}
+    subscribed = {topic_id for topics in spec.topics.values() for topic_id in topics}
     assert owners.keys() == {
         (topic_id, each) for topic_id in subscribed for each in range(spec.partition_counts[topic_id])
     }
-    assert assignment.keys() == spec.members.keys()
+    assert assignment.keys() == spec.topics.keys()
 
 
 def sizes(assignment: dict[str, Assignment]) -> list[int]:
@@ -66,11 +66,11 @@ def test_uniform_takes_from_a_member_only_what_is_beyond_its_share(seed: int) ->
     group.take_over(assign("uniform", group.spec()))
     group._add_member()
     spec = group.spec()
-    share = sum(spec.partition_counts[topic_id] for topic_id in group._common) // len(spec.members)
+    share = sum(spec.partition_counts[topic_id] for topic_id in group._common) // len(spec.topics)
     for member_id, own in assign("uniform", spec).items():
-        lost = pairs(spec.members[member_id].assignment) - pairs(own)
+        lost = pairs(spec.assignments[member_id]) - pairs(own)
         assert not lost or len(pairs(own)) >= share
-        assert not (lost and pairs(own) - pairs(spec.members[member_id].assignment)), "gave and took at once"
+        assert not (lost and pairs(own) - pairs(spec.assignments[member_id])), "gave and took at once"
 
 
 def test_range_gives_neighbours_and_static_members_come_first() -> None:
@@ -79,7 +79,7 @@ def test_range_gives_neighbours_and_static_members_come_first() -> None:
         "z": MemberSpec((A, B), instance_id="one"),
         "b": MemberSpec((A, B), instance_id="two"),
     }
-    assert assign("range", GroupSpec(members, True, {A: 7, B: 2})) == {
+    assert assign("range", spec_of(members, True, {A: 7, B: 2})) == {
         "z": {A: (0, 1, 2), B: (0,)},
         "b": {A: (3, 4), B: (1,)},
         "a": {A: (5, 6)},
@@ -88,7 +88,7 @@ def test_range_gives_neighbours_and_static_members_come_first() -> None:
 
 def test_range_of_members_that_subscribe_differently_counts_subscribers_of_each_topic() -> None:
     members = {"a": MemberSpec((A,)), "b": MemberSpec((A, B)), "c": MemberSpec((B, C))}
-    assert assign("range", GroupSpec(members, False, {A: 3, B: 3, C: 1})) == {
+    assert assign("range", spec_of(members, False, {A: 3, B: 3, C: 1})) == {
         "a": {A: (0, 1)},
         "b": {A: (2,), B: (0, 1)},
         "c": {B: (2,), C: (0,)},
@@ -98,12 +98,12 @@ def test_range_of_members_that_subscribe_differently_counts_subscribers_of_each_
 def test_range_compares_names_as_java_does() -> None:
     """U+1F600 comes before U+FF5E in UTF-16, and behind it by code point."""
     members = {"\uff5e": MemberSpec((A,)), "\U0001f600": MemberSpec((A,))}
-    assert assign("range", GroupSpec(members, True, {A: 1})) == {"\U0001f600": {A: (0,)}, "\uff5e": {}}
+    assert assign("range", spec_of(members, True, {A: 1})) == {"\U0001f600": {A: (0,)}, "\uff5e": {}}
 
 
 def test_uniform_balances_members_that_subscribe_differently() -> None:
     members = {"a": MemberSpec((A,), {A: tuple(range(6))}), "b": MemberSpec((A, B)), "c": MemberSpec((B,))}
-    assignment = assign("uniform", GroupSpec(members, False, {A: 6, B: 6}))
+    assignment = assign("uniform", spec_of(members, False, {A: 6, B: 6}))
     assert sizes(assignment) == [5, 4, 3], "subscribers of one topic differ by one at most, as in Kafka"
     assert set(assignment["a"][A]) < set(range(6))
 
@@ -112,20 +112,20 @@ def test_uniform_balances_members_that_subscribe_differently() -> None:
 @pytest.mark.parametrize("homogeneous", [True, False])
 def test_partitions_that_a_topic_does_not_have_any_more_are_taken_away(name: str, homogeneous: bool) -> None:
     members = {"a": MemberSpec((A,), {A: (0, 1, 2, 9)}), "b": MemberSpec((A,), {A: (3, 4)})}
-    spec = GroupSpec(members, homogeneous, {A: 3})
+    spec = spec_of(members, homogeneous, {A: 3})
     assignment = assign(name, spec)
     check(spec, assignment)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 def test_group_without_members_or_subscriptions_is_assigned_nothing(name: str) -> None:
-    assert assign(name, GroupSpec({}, True, {})) == {}
+    assert assign(name, spec_of({}, True, {})) == {}
     for homogeneous in (True, False):
         members = {"a": MemberSpec((), {A: (0,)}), "b": MemberSpec(())}
-        assert assign(name, GroupSpec(members, homogeneous, {A: 1})) == {"a": {}, "b": {}}
+        assert assign(name, spec_of(members, homogeneous, {A: 1})) == {"a": {}, "b": {}}
 
 
 def test_partition_that_two_members_had_is_refused() -> None:
     members = {"a": MemberSpec((A,), {A: (0, 1)}), "b": MemberSpec((A,), {A: (0, 1)})}
     with pytest.raises(AssignorError, match="left unassigned"):
-        assign("uniform", GroupSpec(members, True, {A: 2}))
+        assign("uniform", spec_of(members, True, {A: 2}))

@@ -12,7 +12,7 @@ from muster_coordinator.groups.consumer.assignors.java_order import (
     buckets_for,
     strings_in_order,
 )
-from muster_coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec, nothing_assigned
+from muster_coordinator.groups.consumer.assignors.spec import NO_ASSIGNMENT, Assignment, GroupSpec, nothing_assigned
 
 ROUNDS_MAX = 16
 """The most rounds over all topics: subscriptions that overlap in part may never come to rest."""
@@ -26,13 +26,14 @@ class HeterogeneousAssignment:
 
     def __init__(self, spec: GroupSpec) -> None:
         self._spec = spec
-        self._members = strings_in_order(spec.members, DEFAULT_BUCKETS)
+        self._before = spec.assignments
+        self._members = strings_in_order(spec.topics, DEFAULT_BUCKETS)
         self._sizes = [0] * len(self._members)
         self._altered: dict[int, AlteredAssignment] = {}
         self._subscribers: dict[bytes, list[int]] = {}
         self._owners: dict[bytes, list[int]] = {}
         for number, member_id in enumerate(self._members):
-            for topic_id in spec.members[member_id].topics:
+            for topic_id in spec.topics[member_id]:
                 if topic_id not in self._subscribers:
                     self._subscribers[topic_id] = []
                     self._owners[topic_id] = [_UNOWNED] * spec.partition_count(topic_id)
@@ -47,7 +48,7 @@ class HeterogeneousAssignment:
         self._give(topics)
         self._balance([topic_id for topic_id in topics if len(self._subscribers[topic_id]) > 1])
         results = {member_id: self._result(number) for number, member_id in enumerate(self._members)}
-        return {member_id: results[member_id] for member_id in self._spec.members}
+        return {member_id: results[member_id] for member_id in self._spec.topics}
 
     def _precedence(self, topic_id: bytes) -> tuple[float, int, int, int]:
         """Most partitions for each subscriber first, then fewest subscribers, then by id, of two signed numbers."""
@@ -59,9 +60,8 @@ class HeterogeneousAssignment:
     def _revoke(self) -> None:
         """Each member keeps what it has of the topics that it subscribes to."""
         for number, member_id in enumerate(self._members):
-            member = self._spec.members[member_id]
-            subscribed = frozenset(member.topics)
-            for topic_id, partitions in member.assignment.items():
+            subscribed = frozenset(self._spec.topics[member_id])
+            for topic_id, partitions in self._before.get(member_id, NO_ASSIGNMENT).items():
                 if topic_id not in subscribed:
                     self._alter(number).remove_topic(topic_id)
                     continue
@@ -128,11 +128,11 @@ class HeterogeneousAssignment:
     def _alter(self, number: int) -> AlteredAssignment:
         altered = self._altered.get(number)
         if altered is None:
-            assignment = self._spec.members[self._members[number]].assignment
+            assignment = self._before.get(self._members[number], NO_ASSIGNMENT)
             altered = self._altered[number] = AlteredAssignment(assignment)
         return altered
 
     def _result(self, number: int) -> Assignment:
-        before = self._spec.members[self._members[number]].assignment
+        before = self._before.get(self._members[number], NO_ASSIGNMENT)
         altered = self._altered.get(number)
         return before if altered is None else altered.result(before)

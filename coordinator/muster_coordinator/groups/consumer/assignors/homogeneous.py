@@ -17,6 +17,7 @@ from muster_coordinator.groups.consumer.assignors.java_order import (
     topics_in_order,
 )
 from muster_coordinator.groups.consumer.assignors.spec import (
+    NO_ASSIGNMENT,
     Assignment,
     AssignorError,
     GroupSpec,
@@ -29,8 +30,9 @@ class HomogeneousAssignment:
 
     def __init__(self, spec: GroupSpec) -> None:
         self._spec = spec
-        self._members = strings_in_order(spec.members, DEFAULT_BUCKETS)
-        topics = spec.members[self._members[0]].topics
+        self._before = spec.assignments
+        self._members = strings_in_order(spec.topics, DEFAULT_BUCKETS)
+        topics = spec.topics[self._members[0]]
         self._topics = topics_in_order(topics, buckets_of_copy(len(topics)))
         self._subscribed = frozenset(topics)
         self._altered: dict[str, AlteredAssignment] = {}
@@ -44,13 +46,13 @@ class HomogeneousAssignment:
         total = self._find_free()
         lacking = self._revoke(total)
         self._give(lacking)
-        return {member_id: self._result(member_id) for member_id in self._spec.members}
+        return {member_id: self._result(member_id) for member_id in self._spec.topics}
 
     def _find_free(self) -> int:
         """Collects the partitions that no member has. Returns how many there are at all."""
         assigned: dict[bytes, set[int]] = {topic_id: set() for topic_id in self._topics}
-        for member in self._spec.members.values():
-            for topic_id, partitions in member.assignment.items():
+        for member_id in self._members:
+            for topic_id, partitions in self._before.get(member_id, NO_ASSIGNMENT).items():
                 if topic_id in assigned:
                     assigned[topic_id].update(partitions)
         total = 0
@@ -82,7 +84,7 @@ class HomogeneousAssignment:
 
     def _keep(self, member_id: str, room: int) -> int:
         """Takes from a member what is not subscribed, and what is beyond `room`. Returns what is left of that."""
-        before = self._spec.members[member_id].assignment
+        before = self._before.get(member_id, NO_ASSIGNMENT)
         for topic_id in topics_as_recorded(before):
             if topic_id not in self._subscribed:
                 self._alter(member_id).remove_topic(topic_id)
@@ -108,10 +110,10 @@ class HomogeneousAssignment:
     def _alter(self, member_id: str) -> AlteredAssignment:
         altered = self._altered.get(member_id)
         if altered is None:
-            altered = self._altered[member_id] = AlteredAssignment(self._spec.members[member_id].assignment)
+            altered = self._altered[member_id] = AlteredAssignment(self._before.get(member_id, NO_ASSIGNMENT))
         return altered
 
     def _result(self, member_id: str) -> Assignment:
-        before = self._spec.members[member_id].assignment
+        before = self._before.get(member_id, NO_ASSIGNMENT)
         altered = self._altered.get(member_id)
         return before if altered is None else altered.result(before)

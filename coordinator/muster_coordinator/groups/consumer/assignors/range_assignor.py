@@ -8,38 +8,40 @@ from __future__ import annotations
 from itertools import pairwise
 
 from muster_coordinator.groups.consumer.assignors.java_order import buckets_for, topics_in_order
-from muster_coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+from muster_coordinator.groups.consumer.assignors.spec import NO_ASSIGNMENT, Assignment, GroupSpec
 
 
 def assign_ranges(spec: GroupSpec) -> dict[str, Assignment]:
     """The assignment of every member. Raises AssignorError for a topic that does not exist."""
-    members = sorted(spec.members.items(), key=_precedence)
+    members = sorted(spec.topics, key=lambda member_id: _precedence(member_id, spec.instance_ids.get(member_id)))
     ranges: dict[bytes, list[tuple[int, ...]]] = {}
     for topic_id, subscribers in _subscribers(spec, members).items():
         ranges[topic_id] = _ranges(spec.partition_count(topic_id), subscribers)
         ranges[topic_id].reverse()
-    common = members[0][1].topics if members else ()
+    common = spec.topics[members[0]] if members else ()
     return {
-        member_id: _kept(member.assignment, _take(common if spec.homogeneous else member.topics, ranges))
-        for member_id, member in members
+        member_id: _kept(
+            spec.assignments.get(member_id, NO_ASSIGNMENT),
+            _take(common if spec.homogeneous else spec.topics[member_id], ranges),
+        )
+        for member_id in members
     }
 
 
-def _precedence(entry: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
+def _precedence(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
     """Static members come first, by their instance id, then the others by their member id; as Java compares strings,
     by units of UTF-16."""
-    member_id, member = entry
-    own = member_id if member.instance_id is None else member.instance_id
-    return member.instance_id is None, own.encode("utf-16-be", "surrogatepass")
+    own = member_id if instance_id is None else instance_id
+    return instance_id is None, own.encode("utf-16-be", "surrogatepass")
 
 
-def _subscribers(spec: GroupSpec, members: list[tuple[str, MemberSpec]]) -> dict[bytes, int]:
+def _subscribers(spec: GroupSpec, members: list[str]) -> dict[bytes, int]:
     """The number of members that subscribe to each topic."""
     if spec.homogeneous:
-        return dict.fromkeys(members[0][1].topics, len(members)) if members else {}
+        return dict.fromkeys(spec.topics[members[0]], len(members)) if members else {}
     counts: dict[bytes, int] = {}
-    for _, member in members:
-        for topic_id in member.topics:
+    for member_id in members:
+        for topic_id in spec.topics[member_id]:
             counts[topic_id] = counts.get(topic_id, 0) + 1
     return counts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 Assignment: TypeAlias = dict[bytes, tuple[int, ...]]
@@ -16,25 +15,20 @@ class AssignorError(Exception):
     """There is no assignment, and why. Kafka: PartitionAssignorException."""
 
 
-class MemberSpec(NamedTuple):
-    """`topics`: ids of the topics that the member subscribes to, by name or expression, each once; all of them exist.
-    `assignment`: what is meant for it so far, its target assignment.
+class GroupSpec(NamedTuple):
+    """`topics`: for each member, in the order in which they joined, ids of the topics that it subscribes to, by name or
+    expression, each once; all of them exist. `homogeneous`: all subscribe to the same (SubscriptionType).
+    `partition_counts` by topic id. `assignments`: what is meant for members so far, their target assignments; some
+    members may have none, and members that are gone may have one. `instance_ids` of static members.
 
     The rack of a member is not here: Kafka 4.3's assignors have no use for it.
     """
 
-    topics: tuple[bytes, ...]
-    assignment: Assignment = NO_ASSIGNMENT
-    instance_id: str | None = None
-
-
-class GroupSpec(NamedTuple):
-    """`members` by id, in the order in which they joined. `homogeneous`: all subscribe to the same topics
-    (SubscriptionType). `partition_counts` by topic id."""
-
-    members: Mapping[str, MemberSpec]
+    topics: dict[str, tuple[bytes, ...]]
     homogeneous: bool
-    partition_counts: Mapping[bytes, int]
+    partition_counts: dict[bytes, int]
+    assignments: dict[str, Assignment]
+    instance_ids: dict[str, str]
 
     def partition_count(self, topic_id: bytes) -> int:
         """AssignorError for a topic that does not exist."""
@@ -46,7 +40,5 @@ class GroupSpec(NamedTuple):
 
 def nothing_assigned(spec: GroupSpec) -> dict[str, Assignment]:
     """The assignment of members that subscribe to nothing."""
-    return {
-        member_id: NO_ASSIGNMENT if member.assignment else member.assignment
-        for member_id, member in spec.members.items()
-    }
+    before = spec.assignments
+    return {each: before[each] if each in before and not before[each] else NO_ASSIGNMENT for each in spec.topics}
