@@ -16,7 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
 
@@ -36,6 +36,8 @@ ROUNDS, RATE, EVERY = (
 TRANSACTIONS, PLAIN, FRESH = 6, max(6, RATE // 25), 1
 FAULTS = ("none", "killed", "full", "slow", "failing")
 LOAD_S = 4.0
+COMPACTED = ("--config", "offsets.topic.segment.bytes=1000000", "--config", "log.cleaner.backoff.ms=1000")
+"""Keeps logs small, however long commits go on: a larger log has more steps."""
 AFTER_THE_MANIFEST = [f"store: {what} {where}" for what in ("open", "sync", "remove") for where in ("backups", "root")]
 START = 10_000_000
 """The offsets of a round begin above all of the one before."""
@@ -289,10 +291,16 @@ def ended_at_each_step(
     counted: list[tuple[str, dict[str, Known], dict[str, Known]]] = []
     met: Counter[str] = Counter()
     knew = [load.known()] * 2
+    scratch = store.with_name(f"{fault}-scratch")  # killed commands leave something there
+    scratch.mkdir()
     with (
         (store.parent / f"{fault}.log").open("w") as log,
-        subprocess.Popen(steps, stdout=subprocess.PIPE, stderr=log, text=True) as children,
+        subprocess.Popen(
+            steps, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "TMPDIR": str(scratch)}
+        ) as children,
+        ExitStack() as stack,
     ):
+        stack.callback(children.kill)  # unless it has ended by itself
         assert children.stdout is not None
         for line in children.stdout:
             row = json.loads(line)
@@ -306,7 +314,7 @@ def ended_at_each_step(
             met[row["name"]] += 1
             assert row["code"] == (-signal.SIGKILL if fault == "killed" else 1), row
             assert not new or row["name"] in AFTER_THE_MANIFEST, row
-    assert children.returncode == 0
+        assert children.wait() == 0
     print(f"{fault}: {sum(met.values())} backups ended, {load.rate:.0f} commits/s")
     for name, times in sorted(met.items()):
         print(f"  {times:4} {name}")
@@ -317,7 +325,7 @@ def test_backup_that_ends_at_any_step_does_not_count_or_is_whole(tmp_path: Path)
     """It counts as soon as its manifest has its name. The next one is whole in any case, and no marker waits."""
     data = tmp_path / "data"
     taken = []
-    with LocalCluster(data, *SHAPE) as cluster:
+    with LocalCluster(data, *SHAPE, *COMPACTED) as cluster:
         with load_of(cluster.wait_ready(), 0, fresh=0) as load:
             for fault in ("killed", "full", "failing"):
                 counted = ended_at_each_step(fault, tmp_path / fault, data, load)
