@@ -132,8 +132,8 @@ prove-consumers: $(STAMP) ## members with group.protocol=consumer of Java, librd
 	@CLIENTS="$(or $(CLIENTS),java librdkafka franz)" $(BIN)/pytest -q -s tests/integration/test_members_of_the_new_protocol.py
 
 .PHONY: prove-backup
-prove-backup: $(STAMP) ## a cluster lost and restored ROUNDS=20 times under 500 commits a second, with transactions open; backups killed at each of their steps, stores that are full, slow, failing (20 minutes)
-	@ROUNDS=$(or $(ROUNDS),20) RATE=$(or $(RATE),500) EVERY=$(or $(EVERY),1) $(BIN)/pytest -q -s tests/integration/test_backup_rounds.py
+prove-backup: $(STAMP) ## a cluster lost and restored ROUNDS=20 times under 500 commits a second, with transactions open; backups killed at each kind of step TIMES=5 times, stores that are full, slow, failing (20 minutes)
+	@ROUNDS=$(or $(ROUNDS),20) RATE=$(or $(RATE),500) TIMES=$(or $(TIMES),5) $(BIN)/pytest -q -s tests/integration/test_backup_rounds.py
 
 .PHONY: prove-assignors
 prove-assignors: $(STAMP) ## consumer groups drawn at random, ASSIGNMENTS=10000 for each assignor, beside Kafka's own (Java, Maven; 2 minutes)

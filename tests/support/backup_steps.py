@@ -1,12 +1,13 @@
-"""`muster backup create` in child processes that meet a fault each, every one at a later step.
+"""`muster backup create` in child processes that meet a fault each, every one at another step.
 
-`python -m tests.support.backup_steps killed|full|failing STORE DATA_DIR [EVERY]` prints a JSON object for each child:
-the step, its number, the child's exit code (-9: killed), and the manifests that are in the store then. It ends when a
-child met no fault, because it had no step of that number. With EVERY it leaves steps out: 1, 1 + EVERY and so on.
+`python -m tests.support.backup_steps killed|full|failing STORE DATA_DIR TIMES` prints a JSON object for each child: the
+step, how often the child had come to a step of this kind, its exit code (-9: killed), and the manifests that are in the
+store then. A first child has no fault, and says which kinds of steps there are. The others meet theirs at the first
+step of a kind, the second and so on, at most TIMES; a child that has fewer steps of a kind meets none.
 
 Steps are a call of a pod, before it is sent and after it was answered; and each time that a file of the store, or of
-the scratch directory, is opened, synced, renamed, removed, or a directory is made or listed. A store that is full or
-fails answers ENOSPC to what writes, or EIO, from that step on.
+the scratch directory, is opened, synced, renamed, removed, or a directory is made. A store that is full or fails
+answers ENOSPC to what writes, or EIO, from that step on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import os
 import re
 import signal
 import sys
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +31,27 @@ from muster_cli.main import cli
 from muster_coordinator.podapi.client import PodClient
 
 ERRORS = {"full": errno.ENOSPC, "failing": errno.EIO}
-FILE_EVENTS = ("open", "os.rename", "os.mkdir", "os.remove", "os.scandir", "os.listdir")
+FILE_EVENTS = ("open", "os.rename", "os.mkdir", "os.remove")
 WRITES = ("create", "rename", "mkdir", "sync")
 
 
 class Steps:
-    """Counts the steps of this process, and does at number `at` what `fault` says."""
+    """Writes the kinds of all steps of this process to `met`; or does at step number `at` of the kind `wanted` what
+    `fault` says, and writes only that one."""
 
-    def __init__(self, fault: str, at: int, store: Path, met: int) -> None:
+    def __init__(self, fault: str, wanted: str, at: int, store: Path, met: int) -> None:
         self._fault = fault
+        self._wanted = wanted
         self._left = at
-        self._store = str(store)
+        self._store = f"{store}/"
         self._met = met
-        self._name = ""
+        self._broken = False
 
     def watch(self) -> None:
         send, sync = PodClient._send, os.fsync
 
         async def sent(pod: PodClient, method: str, path: str, *args: Any) -> tuple[int, bytes]:
-            what = f"{method} {re.sub('[0-9a-f]{32}|[0-9]+$', '*', path.removeprefix('/v1/'))}"
+            what = f"{method} {re.sub('/.*', '/...', path.removeprefix('/v1/'))}"
             self._pod(f"pod: before {what}")
             answer = await send(pod, method, path, *args)
             self._pod(f"pod: after {what}")
@@ -76,51 +78,59 @@ class Steps:
             self._step(name)
 
     def _file(self, what: str, path: str) -> None:
-        if path.startswith(self._store):
-            kind = path.removeprefix(self._store).strip("/").partition("/")[0] or "root"
-            name = f"store: {what} {kind}"
-        elif "muster-backup-" in path and self._fault == "killed":
-            name = f"scratch: {what}"
-        else:
+        inside = f"{path}/".startswith(self._store)
+        if not inside and ("muster-backup-" not in path or self._fault != "killed"):
             return
+        kind = (path.removeprefix(self._store).partition("/")[0] if path != self._store[:-1] else "") or "root"
         if self._fault != "full" or what in WRITES:
-            self._step(name)
-            if self._name and self._fault != "killed" and what != "remove":
+            self._step(f"store: {what} {kind}" if inside else f"scratch: {what}")
+            if self._broken and what != "remove":
                 raise OSError(ERRORS[self._fault], os.strerror(ERRORS[self._fault]), path)
 
     def _step(self, name: str) -> None:
+        if not self._wanted:
+            os.write(self._met, f"{name}\n".encode())
+        if name != self._wanted:
+            return
         self._left -= 1
         if self._left == 0:
-            self._name = name
             os.write(self._met, name.encode())
-            if self._fault == "killed":
+            self._broken = self._fault != "killed"
+            if not self._broken:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def child(fault: str, at: int, store: Path, data: Path) -> tuple[str, int]:
-    """Returns the step that was met ("": none), and the exit code."""
+def child(fault: str, wanted: str, at: int, store: Path, data: Path) -> tuple[str, int]:
+    """Returns the steps that it told of, and the exit code."""
     readable, writable = os.pipe()
     pid = os.fork()
     if not pid:
         os.close(readable)
-        Steps(fault, at, store, writable).watch()
+        Steps(fault, wanted, at, store, writable).watch()
         done = CliRunner().invoke(cli, ["backup", "create", "--store", str(store), "--data-dir", str(data)])
         if done.exit_code:
             print(done.output, file=sys.stderr)
         os._exit(done.exit_code)
     os.close(writable)
     with os.fdopen(readable, "rb") as pipe:
-        name = pipe.read().decode()
-    return name, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        told = pipe.read().decode()
+    return told, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def main(fault: str, store: str, data: str, every: str = "1") -> None:
-    for at in count(1, int(every)):
-        name, code = child(fault, at, Path(store), Path(data))
-        there = sorted(each.name for each in (Path(store) / BACKUPS).glob("*.json"))
-        print(json.dumps({"step": at, "name": name, "code": code, "backups": there}), flush=True)
-        if not name:
-            break
+def main(fault: str, place: str, data: str, times: str) -> None:
+    store = Path(place)
+
+    def run(wanted: str, at: int) -> str:
+        told, code = child(fault, wanted, at, store, Path(data))
+        there = sorted(each.stem for each in (store / BACKUPS).glob("*.json"))
+        name = told if wanted else ""
+        print(json.dumps({"name": name, "time": at, "code": code, "backups": there}), flush=True)
+        return told
+
+    for kind in dict.fromkeys(run("", 0).splitlines()):
+        for at in range(1, int(times) + 1):
+            if not run(kind, at):
+                break
 
 
 if __name__ == "__main__":
