@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -108,8 +109,17 @@ def _of_list(schema: Json, value: list[Any], path: str) -> Iterator[str]:
 
 def _of_text(schema: Json, value: str, path: str) -> Iterator[str]:
     fits = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
-    if not fits or re.search(schema.get("pattern", ""), value) is None:
+    fits = fits and re.search(schema.get("pattern", ""), value) is not None
+    if not fits or (schema.get("format") == "date-time" and not _is_moment(value)):
         yield f"{path}: Invalid value: {value!r}"
+
+
+def _is_moment(value: str) -> bool:
+    """True for a moment as RFC 3339 has it, with its zone."""
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _of_rules(schema: Json, value: Any, old: Any, path: str) -> Iterator[str]:
