@@ -24,7 +24,8 @@ from tests.support.moving_pods import Pods
 from muster_coordinator.podapi.moves import MovesAnswer, MoveStatus
 
 TOPIC, PARTITIONS = "in", 2
-CONSUMERS = {"group.consumer.session.timeout.ms": "20000", "group.consumer.min.session.timeout.ms": "20000"}
+CONSUMERS = {"group.consumer.session.timeout.ms": "60000"}
+"""The longest that there is: a Kafka that starts again on a busy machine, and then a gateway, take over 20 s."""
 KAFKA = {
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "100",
