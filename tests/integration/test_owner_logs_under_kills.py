@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120 + 60 * KILLS)]
 
 GROUP, TOPIC, PARTITIONS = "killed", "t", 10
 COME_IN_A_ROW = 2
-"""So many members come, one after the other, and then as many go."""
+"""The number of members that come one after the other; then as many go."""
 WAIT_S = 90.0
 MOMENTS_S = (0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.5)
 """The times between a change of the group and the kill of its leader: each meets another step. A JVM needs two seconds

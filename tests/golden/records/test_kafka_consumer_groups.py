@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.golden import kafka_bytes
 
 from muster_coordinator.records import consumer_group as r
 from muster_coordinator.records import consumer_group_codec as codec
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 
-TEXT = (Path(__file__).parent / "kafka-4.3.1-consumer-groups.txt").read_text()
-GOLDEN = {
-    name: bytes.fromhex(digits) for name, digits in (line.split() for line in TEXT.splitlines() if line[0] != "#")
-}
+GOLDEN = kafka_bytes("records/kafka-4.3.1-consumer-groups.txt")
 GROUP, MEMBER = "group-ä", "member-1"
 T, U = bytes(range(1, 17)), b"\xff" * 7 + b"\xfe" + bytes(7) + b"\x05"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.support.golden import kafka_bytes
 
 from muster_coordinator.records import control
 from muster_coordinator.records.batch import BatchRecord, CorruptBatchError, encode_batch, read_batch
@@ -29,10 +28,7 @@ from muster_coordinator.records.offset_commit import (
 )
 from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 
-TEXT = (Path(__file__).parent / "kafka-4.3.1.txt").read_text()
-GOLDEN = {
-    name: bytes.fromhex(digits) for name, digits in (line.split() for line in TEXT.splitlines() if line[0] != "#")
-}
+GOLDEN = kafka_bytes("records/kafka-4.3.1.txt")
 TIMESTAMP_MS = 1700000000123
 THREE_TIMES = [
     BatchRecord(42, TIMESTAMP_MS, b"a", b"1"),

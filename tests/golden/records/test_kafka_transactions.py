@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.support.golden import kafka_bytes
 
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.structs import UnknownRecord
@@ -31,10 +31,7 @@ from muster_coordinator.transactions.transitions import (
     with_partitions,
 )
 
-TEXT = (Path(__file__).parent / "kafka-4.3.1-transactions.txt").read_text()
-GOLDEN = {
-    name: bytes.fromhex(digits) for name, digits in (line.split() for line in TEXT.splitlines() if line[0] != "#")
-}
+GOLDEN = kafka_bytes("records/kafka-4.3.1-transactions.txt")
 START_MS = 1_700_000_000_000
 MAX = 0x7FFF
 ALL_FIELDS = TransactionLogValue(

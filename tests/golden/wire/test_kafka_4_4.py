@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 from kio.serial import entity_reader, entity_writer
+from tests.support.golden import kafka_bytes
 from tests.support.kafka import entity
 from tests.unit.wire.kio_oracle import folder
 
@@ -16,10 +16,7 @@ from muster_coordinator.wire.errors import UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import encode_response_frame, read_header
 from muster_coordinator.wire.served import KAFKA_4_3, KAFKA_4_4
 
-TEXT = (Path(__file__).parent / "kafka-4.4.0-versions.txt").read_text()
-GOLDEN = {
-    name: bytes.fromhex(digits) for name, digits in (line.split() for line in TEXT.splitlines() if line[0] != "#")
-}
+GOLDEN = kafka_bytes("wire/kafka-4.4.0-versions.txt")
 CLIENT, CORRELATION_ID = "client-ä", 7
 LENGTH_BYTES = 4
 ORDERS, ZERO = bytes(range(1, 17)), bytes(16)

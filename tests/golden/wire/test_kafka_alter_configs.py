@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.support.golden import kafka_bytes
 
 from muster_coordinator.requests.configs import (
     AlterConfigsRequest,
@@ -19,10 +18,7 @@ from muster_coordinator.wire.codec import Reader
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import encode_request_frame, encode_response_frame, read_header
 
-TEXT = (Path(__file__).parent / "kafka-4.3.1-alter-configs.txt").read_text()
-GOLDEN = {
-    name: bytes.fromhex(digits) for name, digits in (line.split() for line in TEXT.splitlines() if line[0] != "#")
-}
+GOLDEN = kafka_bytes("wire/kafka-4.3.1-alter-configs.txt")
 CLIENT, CORRELATION_ID = "client-ä", 7
 LENGTH_BYTES = 4
 VERSIONS = range(k33.API.min_version, k33.API.max_version + 1)

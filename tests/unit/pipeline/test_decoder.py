@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.golden import kafka_bytes
 from tests.unit.pipeline.compare import comparable
 from tests.unit.pipeline.logs import (
     batches,
@@ -33,11 +34,7 @@ from muster_pipeline.decode.decoder import Decoder, Selection, decode_segment
 from muster_pipeline.decode.errors import SegmentDamagedError, SegmentReadError
 from muster_pipeline.decode.schema import SCHEMA, Kind, Problem, select_schema
 
-GOLDEN_TEXT = (Path(__file__).parents[2] / "golden" / "records" / "kafka-4.3.1.txt").read_text()
-GOLDEN = {
-    name: bytes.fromhex(digits)
-    for name, digits in (line.split() for line in GOLDEN_TEXT.splitlines() if line[0] != "#")
-}
+GOLDEN = kafka_bytes("records/kafka-4.3.1.txt")
 
 
 AT = {"base_offset": 0, "leader_epoch": 0, "timestamp_ms": 0}
