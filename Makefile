@@ -62,7 +62,7 @@ test-kubernetes-versions: $(STAMP) ## the same objects, `kubectl muster` and its
 	@$(BIN)/python hack/run_tests.py --only kubernetes-versions
 
 .PHONY: test-kubernetes-long
-test-kubernetes-long: $(STAMP) ## operators killed 20 times, and 11 minutes in which nothing may be written (20 minutes)
+test-kubernetes-long: $(STAMP) ## operators killed 20 times, and in 20 moves of a live group; 11 minutes in which nothing may be written (35 minutes)
 	@$(BIN)/python hack/run_tests.py --only kubernetes-long
 
 .PHONY: test-olm
@@ -111,6 +111,12 @@ kill-owners: $(STAMP) ## the leader of a group with members of Java and franz-go
 prove-mirror: $(STAMP) ## a million commits of 10,000 groups at three brokers: groups and 1,000 moments of the mirror, catch-up and lag (8 minutes)
 	@hack/compiled run env MIRROR_GROUPS=10000 MIRROR_COMMITS=1000000 MIRROR_MOMENTS=1000 MIRROR_BROKERS=3 MIRROR_PODS=3 MIRROR_PARTITIONS=32 \
 	  $(BIN)/pytest -q -s tests/integration/test_mirror_at_size.py
+
+.PHONY: prove-moves
+prove-moves: $(STAMP) ## live groups move to Muster and back: GROUPS=50 of five clients at three brokers, 500 commits a second; all pods lost; leader, gateway, Kafka killed ROUNDS=5 times at each step (Java, Maven; 2 hours)
+	@hack/compiled run env MOVE_GROUPS=$(or $(GROUPS),50) MOVE_BROKERS=3 $(BIN)/pytest -q -s tests/integration/test_moves_at_size.py
+	@MOVE_GROUPS=$(or $(GROUPS),50) $(BIN)/pytest -q -s tests/integration/test_write_back_at_kafka.py
+	@ROUNDS=$(or $(ROUNDS),5) $(BIN)/pytest -q -s tests/integration/test_moves_under_kills.py tests/integration/test_ways_back_under_kills.py
 
 .PHONY: prove-exactly-once
 prove-exactly-once: $(STAMP) ## transactions of Java and librdkafka: gateway, leader, mirror, broker killed KILLS=10 times each, markers 5 s late (10 minutes)

@@ -41,7 +41,9 @@ with the longest test comes first.
 ALERTS = tuple(f"tests/kubernetes/test_alerts{name}.py" for name in ("", "_on_logs", "_of_sites", "_before_kafka"))
 """Those but the first are long, and no part of the stage kubernetes: their faults have tests without alerts, too."""
 ON_NODES = "tests/kubernetes/test_nodes.py"
-LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
+LONG_ON_KUBERNETES = tuple(
+    f"tests/kubernetes/test_{name}.py" for name in ("two_operators", "moving_groups_on_kubernetes", "quiet")
+)
 INSTALLED_BY_OLM = "tests/kubernetes/test_olm.py"
 OLDER_VERSIONS = ("1.32", "1.33")
 """The versions of Kubernetes that are supported, beside the one of the stage kubernetes."""
@@ -266,9 +268,10 @@ def run_kubernetes_versions(outcome: Outcome) -> None:
 
 
 def run_kubernetes_long(outcome: Outcome) -> None:
-    """The tests that take their time only here: 20 kills of operators, and 11 minutes in which nothing happens."""
+    """The tests that take their time only here: operators killed, also in 20 moves of a live group, and 11 minutes in
+    which nothing happens."""
     try:
-        with machine.running_cluster() as environment:
+        with machine.running_cluster(kafka=fetch_kafka()) as environment:
             pytest(outcome, "-s", *LONG_ON_KUBERNETES, environment={**environment, "MUSTER_TEST_LONG": "1"})
     except machine.ClusterError as error:
         outcome.error = str(error)

@@ -41,7 +41,7 @@ class Patient(Confluent):
 
 
 KINDS: tuple[type[Confluent], ...] = (Patient, Modern)
-ROUNDS = int(os.environ.get("MUSTER_MOVE_KILL_ROUNDS", "0"))
+ROUNDS = int(os.environ.get("ROUNDS", "0"))
 """How often each of them is killed at each step, of each kind of group; 0: one of them at each step, in turns."""
 WAVES = [[(who, step, kind) for step in STEPS] for kind in KINDS for who in WHO] * ROUNDS or [
     [(WHO[number % len(WHO)], step, KINDS[number % len(KINDS)]) for number, step in enumerate(STEPS)]

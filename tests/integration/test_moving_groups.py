@@ -56,11 +56,19 @@ class Site:
 
 
 @asynccontextmanager
-async def site(folder: Path, brokers: Mapping[str, str] | None = None, pods: Sequence[str] = ()) -> AsyncIterator[Site]:
-    """`brokers`, `pods`: settings of each beside those that the site needs."""
+async def site(
+    folder: Path,
+    brokers: Mapping[str, str] | None = None,
+    pods: Sequence[str] = (),
+    *,
+    count: int = 1,
+    topics: Mapping[str, int] | None = None,
+) -> AsyncIterator[Site]:
+    """`brokers`, `pods`: settings of each beside those that the site needs. `count`: of brokers. `topics`: beside the
+    usual ones, with their partitions."""
     options = [*OPTIONS, *(part for each in (*SETTINGS, *pods) for part in ("--config", each))]
-    topics = {INPUT: PARTITIONS, OUTPUT: PARTITIONS}
-    async with KafkaCluster(folder / "kafka", topics, brokers=1, settings=brokers) as kafka:
+    every = {INPUT: PARTITIONS, OUTPUT: PARTITIONS, **(topics or {})}
+    async with KafkaCluster(folder / "kafka", every, brokers=count, settings=brokers) as kafka:
         await asyncio.to_thread(use_a_group, kafka.bootstrap)
         with LocalCluster(folder / "muster", *options, "--upstream", kafka.bootstrap) as muster:
             line = await asyncio.to_thread(muster.wait_line, "gateway bootstrap=")

@@ -7,6 +7,7 @@ import asyncio
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -38,8 +39,15 @@ STEPS = ("waiting", "draining", "writing", "comparing", "deciding", "moved")
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, UNKNOWN_MEMBER_ID = 14, 15, 16, 25
 
 
+SESSION_MS = 10_000
+"""A way back waits until Kafka has ended the members of before the move: their sessions begin anew when it starts."""
+CONSUMERS = {f"group.consumer.{bound}session.timeout.ms": str(SESSION_MS) for bound in ("", "min.")}
+
+
 class Rejoining(Confluent):
     """Remembers what it had been given when a commit was acknowledged."""
+
+    PROTOCOL: ClassVar[dict[str, Any]] = {**Confluent.PROTOCOL, "session.timeout.ms": SESSION_MS}
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         super().__init__(bootstrap, group, topic)
@@ -71,7 +79,7 @@ class ModernRejoining(Rejoining):
     PROTOCOL = Modern.PROTOCOL
 
 
-ROUNDS = int(os.environ.get("MUSTER_BACK_KILL_ROUNDS", "0"))
+ROUNDS = int(os.environ.get("ROUNDS", "0"))
 """How often each of them is killed at each step, of each kind of group; 0: three kills in all, at steps
 that write to Kafka and decide."""
 WAVES: list[list[tuple[str, str, type[Rejoining]]]] = [
@@ -88,8 +96,8 @@ WAVES: list[list[tuple[str, str, type[Rejoining]]]] = [
 @pytest.mark.timeout(300 + 250 * len(WAVES))
 async def test_leader_gateway_and_kafka_are_killed_at_each_step_of_a_way_back(tmp_path: Path) -> None:
     async with (
-        KafkaBroker(tmp_path / "kafka", KAFKA, {TOPIC: PARTITIONS}) as kafka,
-        before_kafka(tmp_path / "muster", f"127.0.0.1:{kafka.port}") as (pods, bootstrap),
+        KafkaBroker(tmp_path / "kafka", KAFKA | CONSUMERS, {TOPIC: PARTITIONS}) as kafka,
+        before_kafka(tmp_path / "muster", f"127.0.0.1:{kafka.port}", CONSUMERS) as (pods, bootstrap),
     ):
         produced, sides = 0, []
         for number, wanted in enumerate(WAVES):

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
 NAMESPACE, NAME = "muster-moving", "front"
 APPLIED = 100
 OPERATOR = "app.kubernetes.io/name=muster-operator"
-OPERATOR_KILLS = int(os.environ.get("MUSTER_OPERATOR_KILLS", "1"))
+OPERATOR_KILLS = 10 if os.environ.get("MUSTER_TEST_LONG") else 1
 """How often a group moves there and back, the operator killed each time."""
 
 
@@ -197,6 +197,7 @@ def test_members_of_a_live_group_are_parked_for_a_reset_and_read_again(moving: M
     assert set(load.acknowledged()) <= counts.keys(), "nothing is missing"
 
 
+@pytest.mark.timeout(900 + 120 * OPERATOR_KILLS)
 def test_live_group_goes_back_with_one_rebalance_and_loses_nothing(moving: Moving) -> None:
     """The operator is killed in the middle of each way: whoever comes after it finds how far the pods are."""
     moments = random.Random(7)

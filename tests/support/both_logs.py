@@ -1,5 +1,5 @@
-"""The side that took each commit of groups that have moved, by the logs of a Kafka broker and of the pods that mirror
-it.
+"""The side that took each commit of groups that have moved, by the logs of Kafka's brokers and of the pods that mirror
+them.
 
 Generations do not tell the sides apart: a group that moves keeps its own. Wall clocks do, where all is on one machine.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from muster_coordinator.log.segments.partition_log import partition_directory
 from muster_coordinator.records.batch import CorruptBatchError, RecordBatch, iter_batches
 from muster_coordinator.records.decode import decode_record
+from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.records.group_route import decode_route, is_route_key
 from muster_coordinator.records.structs import BatchRecord, OffsetCommitRecord
 
@@ -32,21 +33,22 @@ class _AtMuster:
     mirrored: set[Commit] = field(default_factory=set)
 
 
-def commits_on_the_wrong_side(kafka: Path, pods: Sequence[Path], partitions: int) -> tuple[dict[str, list[str]], int]:
-    """(what is wrong, by group; how many commits of members were judged). `kafka`, `pods`: data directories. Of
-    the replicas at pods the one that has most is read."""
+def commits_on_the_wrong_side(
+    brokers: Sequence[Path], pods: Sequence[Path], partitions: int
+) -> tuple[dict[str, list[str]], int]:
+    """(what is wrong, by group; how many commits of members were judged). `brokers`, `pods`: data directories. Of
+    the replicas of either side the one that has most is read."""
     wrong: defaultdict[str, list[str]] = defaultdict(list)
     judged = 0
     for number in range(partitions):
         at_kafka: defaultdict[str, set[Commit]] = defaultdict(set)
         of_members: defaultdict[str, set[Commit]] = defaultdict(set)
-        for batch, record in _records(partition_directory(kafka, number)):
+        for batch, record in _records(_fullest(brokers, number)):
             for group, commit in _commit(record):
                 at_kafka[group].add(commit)
                 if not batch.is_transactional:  # Muster writes in transactions
                     of_members[group].add(commit)
-        log = max((partition_directory(each, number) for each in pods), key=_end)
-        for group, here in _at_muster(log).items():
+        for group, here in _at_muster(_fullest(pods, number)).items():
             times = [*here.times, *([(here.since_ms, 1 << 62)] if here.since_ms is not None else [])]
             judged += here.own + len(of_members[group])
             wrong[group] += [
@@ -57,6 +59,17 @@ def commits_on_the_wrong_side(kafka: Path, pods: Sequence[Path], partitions: int
             ]
             wrong[group] += [f"Muster took {each} while Kafka served" for each in here.mirrored - at_kafka[group]]
     return {group: found for group, found in wrong.items() if found}, judged
+
+
+def generations(directories: Sequence[Path], partitions: int) -> dict[str, int]:
+    """The last generation of each group with members of the classic protocol. `directories`: of the brokers or pods."""
+    found: dict[str, int] = {}
+    for number in range(partitions):
+        for _, record in _records(_fullest(directories, number)):
+            group = decode_record(record.key, record.value)
+            if isinstance(group, GroupMetadataRecord) and group.value is not None and group.value.members:
+                found[group.group_id] = group.value.generation
+    return found
 
 
 def _at_muster(log: Path) -> dict[str, _AtMuster]:
@@ -76,6 +89,11 @@ def _at_muster(log: Path) -> dict[str, _AtMuster]:
                 else:
                     groups[group].own += 1
     return groups
+
+
+def _fullest(directories: Sequence[Path], number: int) -> Path:
+    """The replica of the partition that has most."""
+    return max((partition_directory(each, number) for each in directories), key=_end)
 
 
 def _end(directory: Path) -> int:

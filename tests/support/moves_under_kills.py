@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,7 @@ KAFKA = {
 }
 LOGS = int(KAFKA["offsets.topic.num.partitions"])
 OPTIONS = ["--partitions", "3", "--gateway-port", "0", "--muster-groups", "m-"]
-SETTINGS = [
-    "muster.upstream.movable.groups=mv-",
-    "muster.upstream.lease.ms=1500",
-    *[f"{name}={value}" for name, value in CONSUMERS.items()],
-]
+SETTINGS = ["muster.upstream.movable.groups=mv-", "muster.upstream.lease.ms=1500"]
 WHO = ("leader", "gateway", "kafka")
 
 
@@ -84,18 +80,26 @@ class PodsThatDie(Pods):
 
 class Feed:
     """Produces to Kafka itself until it is stopped: each number once, in order, though Kafka dies meanwhile.
-    `produced`: how many are there already."""
+    `produced`: how many are there already. `partitions`: of the topic, which take turns."""
 
-    def __init__(self, bootstrap: str, produced: int = 0) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        produced: int = 0,
+        topic: str = TOPIC,
+        partitions: int = PARTITIONS,
+        every_s: float = 0.02,
+    ) -> None:
         self.produced = produced
+        self._topic, self._partitions, self._every_s = topic, partitions, every_s
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopped.wait(0.02):
-            self._producer.produce(TOPIC, str(self.produced), partition=self.produced % PARTITIONS)
+        while not self._stopped.wait(self._every_s):
+            self._producer.produce(self._topic, str(self.produced), partition=self.produced % self._partitions)
             self.produced += 1
             self._producer.poll(0)
         assert self._producer.flush(30) == 0
@@ -106,9 +110,12 @@ class Feed:
 
 
 @asynccontextmanager
-async def before_kafka(data: Path, upstream: str) -> AsyncIterator[tuple[PodsThatDie, str]]:
-    """(pods, the gateway's bootstrap), once both are ready."""
-    options = [*OPTIONS, *(part for each in SETTINGS for part in ("--config", each))]
+async def before_kafka(
+    data: Path, upstream: str, consumers: Mapping[str, str] = CONSUMERS
+) -> AsyncIterator[tuple[PodsThatDie, str]]:
+    """(pods, the gateway's bootstrap), once both are ready. `consumers`: settings of groups, as Kafka has them."""
+    settings = [*SETTINGS, *(f"{name}={value}" for name, value in consumers.items())]
+    options = [*OPTIONS, *(part for each in settings for part in ("--config", each))]
     with LocalCluster(data, *options, "--upstream", upstream) as muster:
         line = await asyncio.to_thread(muster.wait_line, "gateway bootstrap=")
         await asyncio.to_thread(wait_until, lambda: any(line.startswith("ready") for line in muster.lines), "ready")
@@ -120,7 +127,7 @@ async def judged_commits(kafka: KafkaBroker, pods: PodsThatDie) -> int:
     """The number of commits of members in both logs, none of which is on the wrong side."""
     await asyncio.sleep(1)  # segment files are behind by 250 ms
     logs = sorted((pods.muster.data / "pods").iterdir())
-    wrong, judged = commits_on_the_wrong_side(kafka.data_dir, logs, LOGS)
+    wrong, judged = commits_on_the_wrong_side([kafka.data_dir], logs, LOGS)
     print(judged, "commits judged")
     assert wrong == {}
     return judged

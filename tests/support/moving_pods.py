@@ -25,11 +25,15 @@ class Pods:
     def listeners(self) -> list[str]:
         return [each["kafkaAddress"] for each in self._record()]
 
-    async def move(self, group: str, *, back: bool = False) -> None:
-        """Returns when it has moved. A busy machine may take longer than a fence may stand: it is asked again then."""
+    async def move(self, group: str, *, back: bool = False) -> int:
+        """Returns when it has moved, with how often it was asked to: a busy machine may take longer than a fence may
+        stand."""
+        tries = 1
         while not await self.tried(group, back=back):
             status = await self.status(group)
             assert "it took too long" in status.reason, status
+            tries += 1
+        return tries
 
     async def tried(self, group: str, *, back: bool = False) -> bool:
         """True if it has moved, and was not given up."""
