@@ -234,6 +234,7 @@ class ClientConnection(asyncio.Protocol):
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: answer.close())  # nobody awaits it if the connection ends before `run` begins
 
     def answered(self, slot: Slot, answer: bytes) -> None:
         slot.answer = answer

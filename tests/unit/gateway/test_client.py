@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import struct
 from typing import Any
 
@@ -56,6 +57,21 @@ async def test_answers_leave_in_the_order_of_the_requests_whoever_is_faster() ->
         assert [struct.unpack_from(">i", each)[0] for each in answers] == [1, 2, 3, 4, 5]
         assert answers[1][4:] == b"x" * 3_000_000
         assert answers[4][4:] == b"last"
+        client.close()
+
+
+async def test_answer_that_has_not_begun_ends_with_its_connection() -> None:
+    async def answer() -> bytes:
+        return b""
+
+    async with Server(0, echo) as broker, gateway(broker) as (under_test, port):
+        client = await Client.connect(port)
+        await wait_for(lambda: under_test._clients)
+        (connection,) = under_test._clients
+        coroutine = answer()
+        connection.later(None, coroutine)
+        connection.close("broker_lost")
+        await wait_for(lambda: inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED)
         client.close()
 
 
