@@ -34,6 +34,8 @@ TOPIC, LOGS = "crowd", 5
 PERIOD_MS, SESSION_MS, RECORD_EVERY_MS = 400, 30_000, 100
 RATE = COUNT * MEMBERS * 1000 / PERIOD_MS
 """Commits a second, if members commit as often as they are to."""
+LEASE = "muster.upstream.lease.ms=3000"
+"""As it is by default."""
 SEEN_MS = 50
 """The end of a move is seen so much later, at most."""
 JOINED_S, READ_S = 300, 120
@@ -58,13 +60,13 @@ class Moved:
 async def test_groups_of_five_clients_move_under_load_and_go_back(tmp_path: Path) -> None:
     everyone = groups(PREFIX, COUNT, MEMBERS)
     members = [member for group in everyone for member in group.members]
-    async with site(tmp_path, count=BROKERS, topics={TOPIC: MEMBERS}) as it:
+    async with site(tmp_path, pods=[LEASE], count=BROKERS, topics={TOPIC: MEMBERS}) as it:
         with ExitStack() as stack:
             crowds = [_crowd(client, everyone, it) for client in CLIENTS]
-            for crowd in crowds:
-                stack.enter_context(crowd)
             try:
-                await until(lambda: all(each.partitions == 1 for each in members), "all have joined", JOINED_S)
+                for crowd in crowds:  # one after the other: clients that start are most of the load
+                    stack.enter_context(crowd)
+                    await until(crowd.has_joined, f"members of {crowd.client} have a partition each", JOINED_S)
                 feed = Feed(it.kafka.bootstrap, topic=TOPIC, partitions=MEMBERS, every_s=RECORD_EVERY_MS / 1000)
                 stack.callback(feed.stop)
                 await until(lambda: all(len(each.commits) > 5 for each in members), "commits", READ_S)

@@ -124,6 +124,10 @@ class Crowd:
         self._process.wait()
         self._thread.join()
 
+    def has_joined(self) -> bool:
+        """Each of its members has one partition."""
+        return all(each.partitions == 1 for each in self._members)
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:

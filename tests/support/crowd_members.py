@@ -22,7 +22,7 @@ POLL_MS = 50
 
 
 class Member:
-    """What a member has read, and when it commits. `number`: its place in the command."""
+    """A member: what it has read, and when it commits. `number`: its place in the command."""
 
     def __init__(self, number: int, name: str, bootstrap: str, topic: str, period_ms: int, session_ms: int) -> None:
         self.group, _, instance = name.partition("/")
