@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from bench.builds import KAFKA_VERSION
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.kafka_broker import PROPERTIES, START_TIMEOUT_S, java, run_tool
@@ -66,11 +67,10 @@ class KafkaCluster:
     async def __aexit__(self, *exc: object) -> None:
         self._end()
 
-    def start(self, number: int) -> None:
+    def start(self, number: int, version: str = KAFKA_VERSION) -> None:
+        command = java("kafka.Kafka", str(self._file(number)), version=version)
         with (self.directory / f"kafka-{number}.log").open("ab") as log:
-            self._processes[number] = subprocess.Popen(
-                java("kafka.Kafka", str(self._file(number))), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self._processes[number] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
         process = self._processes.pop(number)
