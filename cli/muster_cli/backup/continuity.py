@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from muster_cli.backup.cut import Cut, Ends, OtherHistoryError
 from muster_cli.backup.manifest import Backup, PartitionCut
+from muster_coordinator.partition_numbers import OFFSETS, topic_of
 from muster_coordinator.records.epoch_cache import EpochCache
 
 
@@ -23,6 +24,12 @@ def forked_at(base: Backup, later: Iterable[PartitionCut]) -> PartitionCut | Non
     return None
 
 
+def _is_left_behind(number: int, backup: Backup) -> bool:
+    """True if the partition served before a re-shard: numbers only rise, also in a restore with others (ADR 59)."""
+    layout = backup.layout
+    return number < (layout.offsets_base if topic_of(number) is OFFSETS else layout.transaction_base)
+
+
 def check_goes_on(backup: Backup, ends: Ends | Cut) -> None:
     """Raises OtherHistoryError: another Kafka cluster, one that was left behind, or one that parted before the cut."""
     if ends.cluster_id != backup.cluster_id:
@@ -33,6 +40,13 @@ def check_goes_on(backup: Backup, ends: Ends | Cut) -> None:
         PartitionCut(entry.partition, entry.log_id, entry.commit_point, entry.leader_epoch, entry.epochs, ())
         for entry in (log.entry for log in ends.logs)
     ]
+    left = next((each for each in now if _is_left_behind(each.number, backup)), None)
+    if left is not None:
+        raise OtherHistoryError(
+            f"{left.name} serves here, and {backup.id} is of a re-shard that has replaced it: another cluster has gone"
+            " on from this one. End this one before clients commit to both; if it is the one to go on with, as after a"
+            " restore of an older backup, give it a store of its own"
+        )
     epochs = {each.number: each.leader_epoch for each in backup.partitions}
     older = next((each for each in now if each.leader_epoch < epochs.get(each.number, -1)), None)
     if older is not None:

@@ -22,7 +22,13 @@ from muster_coordinator.records.transaction_log import (
 )
 from muster_coordinator.transactions.producer_ids import BLOCK_ID, ProducerIds
 from muster_coordinator.transactions.states import AT_REST, PREPARED, TransactionEvent
-from muster_coordinator.transactions.transitions import EPOCH_BUMP_VERSION, initialised, is_exhausted, prepared
+from muster_coordinator.transactions.transitions import (
+    EPOCH_BUMP_VERSION,
+    completed,
+    initialised,
+    is_exhausted,
+    prepared,
+)
 
 SKIPPED_IDS = 1 << 20
 """Producer ids that the lost cluster may have handed out after the cut, and that nobody gets again."""
@@ -60,6 +66,17 @@ class Transactions:
         for transactional_id, value in sorted(self.values.items()):
             after = _fenced(value, now_ms)
             if after is not value:
+                records.append((encode_transaction_key(transactional_id), encode_transaction_value(after)))
+        return records
+
+    def ended(self, now_ms: int) -> list[tuple[bytes, bytes]]:
+        """The records, as (key, value), after which no transaction is under way: what is open is aborted, what is
+        decided is complete. Markers of all of them have to be in the logs of groups."""
+        records = []
+        for transactional_id, value in sorted(self.values.items()):
+            decided = _fenced(value, now_ms) if value.status is TransactionStatus.ONGOING else value
+            if decided.status in PREPARED:
+                after = completed(decided, now_ms)
                 records.append((encode_transaction_key(transactional_id), encode_transaction_value(after)))
         return records
 

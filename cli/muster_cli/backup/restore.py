@@ -61,7 +61,7 @@ EPOCH_STEP = 1_000
 """Number of epochs above those of the backup at which a restored log begins: the lost cluster, should it come back, is
 known by its lower epochs (`continuity`) until it has had so many elections more in every partition. An epoch is an
 int32."""
-_NO_COORDINATOR_EPOCH = 0
+NO_COORDINATOR_EPOCH = 0
 """Stands in markers that no coordinator has written, so that markers of every coordinator may follow."""
 
 
@@ -91,7 +91,7 @@ def run_restore(
         places = {name: making.pod(name) for name in (_name(number) for number in range(pods))}
         restored = _Restore(store, backup, places, pods, now_ms).run(progress)
         for number in range(pods):
-            write_note(places[_name(number)], Origin(backup.id, number, pods))
+            write_note(places[_name(number)], _note(backup, number, pods))
         asyncio.run(declare_logs(making, pods, _topics(backup)))
     return restored
 
@@ -108,7 +108,7 @@ def restore_volume(
         shutil.rmtree(making, ignore_errors=True)
         with _made(making, root, backup):
             restored = _Restore(store, backup, {_name(pod): making}, pods, now_ms).run(progress)
-            write_note(making, Origin(backup.id, pod, pods))
+            write_note(making, _note(backup, pod, pods))
     return restored
 
 
@@ -125,6 +125,11 @@ def result_of(backup: Backup) -> RestoreResult:
         layout.transaction_base,
         layout.transaction_partitions,
     )
+
+
+def _note(backup: Backup, pod: int, pods: int) -> Origin:
+    layout = backup.layout
+    return Origin(backup.id, pod, pods, layout.offsets_partitions, layout.transaction_partitions)
 
 
 def _name(pod: int) -> str:
@@ -255,7 +260,7 @@ class _Restore:
         index = cut.number - self._backup.layout.offsets_base
         for producer_id, producer_epoch in sorted(offsets.epochs.items()):
             if (producer_id, index) not in self._marked_later:
-                marker = encode_end_txn_marker(EndTxnMarker(committed=False, coordinator_epoch=_NO_COORDINATOR_EPOCH))
+                marker = encode_end_txn_marker(EndTxnMarker(committed=False, coordinator_epoch=NO_COORDINATOR_EPOCH))
                 appender.append([marker], control=True, producer_id=producer_id, producer_epoch=producer_epoch)
                 self._markers += 1
 

@@ -27,8 +27,8 @@ def write_note(directory: Path, note: Origin) -> None:
     replace_file(OsDisk(), directory / NAME, msgspec.json.encode(note))
 
 
-def is_done(directory: Path, backup: str, pod: int, pods: int | None) -> bool:
-    """True if the volume was restored so. `pods`: None: for however many. Raises CliError."""
+def is_done(directory: Path, wanted: Origin) -> bool:
+    """True if the volume was restored so. A number of pods or partitions that is 0 may be any. Raises CliError."""
     try:
         note = read_origin(directory)
         if note is None:
@@ -36,7 +36,13 @@ def is_done(directory: Path, backup: str, pod: int, pods: int | None) -> bool:
         OsDisk().fsync_dir(directory.parent)  # the run before may have ended before it did so
     except (OSError, msgspec.MsgspecError) as error:
         raise CliError(f"{directory / NAME} cannot be read: {error}") from error
-    return note == Origin(backup, pod, pods or note.pods)
+    return note == Origin(
+        wanted.backup,
+        wanted.pod,
+        wanted.pods or note.pods,
+        wanted.partitions or note.partitions,
+        wanted.transaction_partitions or note.transaction_partitions,
+    )
 
 
 @contextmanager

@@ -10,11 +10,14 @@ NAME = "restored.json"
 
 
 class Origin(msgspec.Struct, frozen=True, rename="camel"):
-    """The data directory has the share of pod number `pod` of `pods` in this backup."""
+    """The data directory has the share of pod number `pod` of `pods` in this backup, restored with these numbers of
+    partitions (0: not noted)."""
 
     backup: str
     pod: int
     pods: int
+    partitions: int = 0
+    transaction_partitions: int = 0
 
 
 def read_origin(data_dir: Path) -> Origin | None:

@@ -12,7 +12,6 @@ from muster_operator.api.backup import (
     JOB_RESOURCES,
     STORE_RULES,
     BackupStore,
-    JobImage,
     JobResources,
     JobServiceAccount,
 )
@@ -45,7 +44,13 @@ class RestoreFrom(msgspec.Struct, frozen=True, rename="camel"):
             " --at` has it. The restore takes the backup before it, and records of the next one up to it."
         ),
     ] = None
-    image: JobImage = None
+    image: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="Image of the Jobs, with the command muster. If absent, the one that the operator brings. Where"
+            " an OffsetsTopic declares another number of partitions than the backup has, the pipeline's image."
+        ),
+    ] = None
     resources: JobResources = JOB_RESOURCES
     service_account_name: JobServiceAccount = None
 
@@ -56,7 +61,8 @@ RESTORE_RULES = rules(("!has(self.at) || self.backup == 'latest'", "at finds its
 class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The decided restore, noted on each claim that the operator makes for it. `pods`: over how
     many the logs are spread. `transactions`: None: the backup has none. `at`: the declared moment, if
-    `backup` is the id of one between two backups."""
+    `backup` is the id of one between two backups. `resharded`: the backup has other numbers of partitions than
+    `offsets` and `transactions`, which are what is made of it."""
 
     backup: str
     taken_at_ms: int
@@ -66,20 +72,30 @@ class RestorePlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     offsets: Layout
     transactions: Layout | None = None
     at: str | None = None
+    resharded: bool = False
 
     @classmethod
-    def of(cls, found: RestoreResult, pods: int, at: str | None = None) -> RestorePlan:
-        """The plan for a backup that was read."""
-        transactions = found.transaction_partitions
+    def of(
+        cls,
+        found: RestoreResult,
+        pods: int,
+        at: str | None = None,
+        *,
+        partitions: int = 0,
+        transaction_partitions: int = 0,
+    ) -> RestorePlan:
+        """The plan for a backup that was read, with as many partitions (0: with those that it has)."""
+        made = found.with_numbers(partitions, transaction_partitions)
         return cls(
             found.backup,
             found.taken_at_ms,
             found.cluster_id,
             found.bytes,
             pods,
-            Layout(found.offsets_base, found.offsets_partitions),
-            Layout(found.transaction_base, transactions) if transactions else None,
+            Layout(made.offsets_base, made.offsets_partitions),
+            Layout(made.transaction_base, made.transaction_partitions) if made.transaction_partitions else None,
             at,
+            made != found,
         )
 
 
@@ -106,11 +122,11 @@ class RestoreStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     pods: Annotated[int, Meta(description="Over how many pods its logs are spread.")] = 0
     volumes: Annotated[int, Meta(description="Volumes that are made.")] = 0
     offsets: Annotated[
-        Layout | None, Meta(description="The OffsetsPartitions of the groups' topic that have a log in the backup.")
+        Layout | None, Meta(description="The OffsetsPartitions of the groups' topic whose logs are restored.")
     ] = None
     transactions: Annotated[Layout | None, Meta(description="Likewise, of the topic of transactions.")] = None
     last_error: Annotated[str, Meta(description="Why the last Job failed; absent if none did since.")] = ""
 
     def has(self, index: int) -> bool:
-        """True if the OffsetsPartition with this index has a log in the backup."""
+        """True if the log of the OffsetsPartition with this index is restored."""
         return any(layout is not None and index in layout.indexes for layout in (self.offsets, self.transactions))

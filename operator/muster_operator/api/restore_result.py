@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 
 class RestoreResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -18,3 +19,18 @@ class RestoreResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     transaction_base: int = 0
     transaction_partitions: int = 0
     error: str = ""
+
+    def with_numbers(self, partitions: int, transaction_partitions: int) -> RestoreResult:
+        """The same with other numbers of partitions, which both topics have under numbers that they never had (ADR 59).
+        0: as many as in the backup. A backup without transactions stays so. Returns itself if nothing changes."""
+        groups = partitions or self.offsets_partitions
+        transactions = self.transaction_partitions and (transaction_partitions or self.transaction_partitions)
+        if (groups, transactions) == (self.offsets_partitions, self.transaction_partitions):
+            return self
+        return replace(
+            self,
+            offsets_base=self.offsets_base + self.offsets_partitions,
+            offsets_partitions=groups,
+            transaction_base=self.transaction_base + self.transaction_partitions,
+            transaction_partitions=transactions,
+        )

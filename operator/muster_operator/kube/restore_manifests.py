@@ -109,6 +109,14 @@ def _arguments(cluster: CoordinatorCluster, pod: int, plan: RestorePlan | None) 
         f"--volume={DATA_DIRECTORY}/data",
         f"--pod={number}",
         f"--pods={pods}",
-        *(["--dry-run"] if plan is None else []),
+        *(["--dry-run"] if plan is None else _numbers(plan)),
         "--result=/dev/termination-log",
     ]
+
+
+def _numbers(plan: RestorePlan) -> list[str]:
+    """The numbers of partitions, if they are not those of the backup."""
+    if not plan.resharded:
+        return []
+    transactions = [] if plan.transactions is None else [f"--transaction-partitions={plan.transactions.partitions}"]
+    return [f"--partitions={plan.offsets.partitions}", *transactions]

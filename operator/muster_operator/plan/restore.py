@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from muster_coordinator.partition_numbers import TRANSACTIONS
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS
 from muster_operator.api.conditions import Condition, ConditionType, Reason, without_condition
 from muster_operator.api.durations import format_time
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic, RestorePhase, RestorePlan, RestoreStatus
@@ -79,9 +79,11 @@ def _told(plan: RestorePlan) -> str:
 
 
 def _source(plan: RestorePlan) -> str:
+    numbers = [str(layout.partitions) for layout in (plan.offsets, plan.transactions) if layout is not None]
+    resharded = f", re-sharded to {' and '.join(numbers)} partitions," if plan.resharded else ""
     if plan.at is not None:
-        return f"the moment {plan.at} between two backups ({plan.backup})"
-    return f"backup {plan.backup} of {format_time(plan.taken_at_ms / 1000)}"
+        return f"the moment {plan.at} between two backups ({plan.backup}){resharded}"
+    return f"backup {plan.backup} of {format_time(plan.taken_at_ms / 1000)}{resharded}"
 
 
 def _planned(before: RestoreStatus, plan: RestorePlan) -> RestoreStatus:
@@ -130,10 +132,10 @@ def _refusal(seen: Observation, cluster: CoordinatorCluster, facts: RestoreFacts
             f"spec.pods is {cluster.spec.pods}, and volumes of {plan.pods} pods are being made: set it to {plan.pods}"
             f" until they are. {anew}"
         )
-    return _conflict(seen, cluster, plan)
+    return _conflict(cluster, plan) or _other_number(seen, plan, anew)
 
 
-def _conflict(seen: Observation, cluster: CoordinatorCluster, plan: RestorePlan) -> str:
+def _conflict(cluster: CoordinatorCluster, plan: RestorePlan) -> str:
     """The declaration that contradicts the backup; "" if none does."""
     declared = cluster.spec.cluster_id
     if declared is not None and declared != plan.cluster_id:
@@ -141,19 +143,31 @@ def _conflict(seen: Observation, cluster: CoordinatorCluster, plan: RestorePlan)
             f"spec.clusterId is {declared}, and backup {plan.backup} is of Kafka cluster {plan.cluster_id}: create the"
             " cluster without it"
         )
-    oldest = {each.spec.topic: each for each in reversed(seen.topics)}
-    told = (_other_number(each, plan) for each in oldest.values())
-    return next((each for each in told if each), "")
+    return ""
 
 
-def _other_number(topic: OffsetsTopic, plan: RestorePlan) -> str:
-    layout = plan.transactions if topic.spec.topic == TRANSACTIONS.name else plan.offsets
-    if layout is None or topic.spec.partitions == layout.partitions:
-        return ""
-    return (
-        f"OffsetsTopic {topic.metadata.name} declares {topic.spec.partitions} partitions, and backup {plan.backup} has"
-        f" {layout.partitions}: create it with {layout.partitions}, and re-shard it afterwards (muster reshard)"
-    )
+def _other_number(seen: Observation, plan: RestorePlan, anew: str) -> str:
+    """A topic that came, or came again, when its number of partitions was decided."""
+    layouts = {OFFSETS.name: plan.offsets, TRANSACTIONS.name: plan.transactions}
+    for topic in _oldest(seen):
+        layout, declared = layouts[topic.spec.topic], _declared(topic)
+        if layout is not None and declared != layout.partitions:
+            return (
+                f"OffsetsTopic {topic.metadata.name} declares {declared} partitions, and volumes with"
+                f" {layout.partitions} are being made: create it with {layout.partitions}, and re-shard it afterwards"
+                f" (muster reshard). {anew}"
+            )
+    return ""
+
+
+def _oldest(seen: Observation) -> list[OffsetsTopic]:
+    """The topics that the cluster uses."""
+    return [*{each.spec.topic: each for each in reversed(seen.topics)}.values()]
+
+
+def _declared(topic: OffsetsTopic) -> int:
+    """The number of partitions that the topic shall have."""
+    return topic.spec.partitions if topic.spec.reshard is None else topic.spec.reshard.partitions
 
 
 # --- What is done
@@ -170,8 +184,15 @@ def _reading(seen: Observation, cluster: CoordinatorCluster, facts: RestoreFacts
     if not job.finished or job.result is None:
         return _going_on(status, facts, _runs(job))
     assert cluster.spec.restore_from is not None
-    plan = RestorePlan.of(job.result, cluster.spec.pods, cluster.spec.restore_from.at)
-    if conflict := _conflict(seen, cluster, plan):
+    declared: dict[str, int] = {each.spec.topic: _declared(each) for each in _oldest(seen)}
+    plan = RestorePlan.of(
+        job.result,
+        cluster.spec.pods,
+        cluster.spec.restore_from.at,
+        partitions=declared.get(OFFSETS.name, 0),
+        transaction_partitions=declared.get(TRANSACTIONS.name, 0),
+    )
+    if conflict := _conflict(cluster, plan):
         return Restoring(_planned(status, plan), Verdict(Reason.RESTORE_REFUSED, conflict, stalled=True))
     return _making(replace(before, last_error=""), facts, plan)
 

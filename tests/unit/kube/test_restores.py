@@ -14,8 +14,9 @@ from tests.unit.operator.fakes import topic
 from tests.unit.operator.storm_kube import NAMESPACE
 
 from muster_cli.main import cli
+from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_operator.api.conditions import Reason
-from muster_operator.api.models import CoordinatorCluster, RestorePhase
+from muster_operator.api.models import CoordinatorCluster, Layout, OffsetsTopic, Reshard, RestorePhase
 from muster_operator.api.restore_result import RestoreResult
 from muster_operator.kube.backups import KubeBackups
 from muster_operator.kube.manifests import stateful_set
@@ -46,7 +47,7 @@ class Site:
     def __init__(self, subject: CoordinatorCluster, partitions: int = 6) -> None:
         self.api = Broken()
         self.subject = subject
-        self.topic = topic(partitions, cluster_name="a")
+        self.topics: tuple[OffsetsTopic, ...] = (topic(partitions, cluster_name="a"),)
         self.told: list[ClusterKey] = []
         self.stateful_set: dict[str, Any] | None = None
 
@@ -58,7 +59,7 @@ class Site:
             self.api.as_client(), "muster:default", jobs, lambda key: self.stateful_set, self.told.append
         )
         await restores.look(self.subject)
-        seen = Observation(NAMESPACE, "a", self.subject, topics=(self.topic,), restore=restores.facts(self.subject))
+        seen = Observation(NAMESPACE, "a", self.subject, topics=self.topics, restore=restores.facts(self.subject))
         return restores, restoring(seen)
 
     async def round(self, *, actions: int = 100) -> Restoring | None:
@@ -216,23 +217,62 @@ async def test_volumes_that_are_about_to_go_do_not_count_as_restored(how: str) -
     assert awaits_restore(site.subject)
 
 
-@pytest.mark.parametrize(
-    ("spec", "partitions", "told"),
-    [
-        ({}, 12, "OffsetsTopic t declares 12 partitions"),
-        ({"clusterId": "another"}, 6, "spec.clusterId is another"),
-    ],
-)
-async def test_cluster_that_is_declared_otherwise_than_the_backup_is_refused_before_anything_is_made(
-    spec: dict[str, Any], partitions: int, told: str
-) -> None:
-    site = Site(declared(**spec), partitions)
+async def test_cluster_that_is_declared_as_another_one_than_the_backups_is_refused_before_anything_is_made() -> None:
+    site = Site(declared(clusterId="another"))
     await site.read()
     found = await site.round()
     assert found is not None
     assert (found.verdict.reason, found.actions) == (Reason.RESTORE_REFUSED, ())
-    assert told in found.verdict.message
+    assert "spec.clusterId is another" in found.verdict.message
     assert not site.all("persistentvolumeclaims")
+
+
+def numbers_given(site: Site) -> dict[str, list[str]]:
+    """The options of each Job that name a number of partitions."""
+    containers = {name: each["spec"]["template"]["spec"]["containers"][0] for name, each in site.all("jobs").items()}
+    return {name: [arg for arg in each["args"] if "partitions=" in arg] for name, each in containers.items()}
+
+
+@pytest.mark.parametrize("asked_by", ["partitions", "reshard"])
+async def test_backup_is_resharded_to_the_numbers_that_are_declared(asked_by: str) -> None:
+    """The new partitions are those that the command makes: the numbers begin above those of the backup."""
+    site = Site(declared(), 12)
+    if asked_by == "reshard":
+        site.topics = (replace(site.topics[0], spec=replace(site.topics[0].spec, partitions=6, reshard=Reshard(12))),)
+    transactions = topic(2, "of-transactions", "a")
+    site.topics = (*site.topics, replace(transactions, spec=replace(transactions.spec, topic=TRANSACTIONS.name)))
+    await site.restore()
+    status = site.subject.status.restore
+    assert status is not None
+    assert (status.offsets, status.transactions) == (Layout(6, 12), Layout(500_003, 2))
+    given = ["--partitions=12", "--transaction-partitions=2"]
+    assert numbers_given(site) == {"a-restore": [], "a-restore-0": given, "a-restore-1": given}
+    site.subject = replace(declared(), metadata=replace(site.subject.metadata, uid="uid-again"))
+    found = await site.round()  # it has no status, so it says what is noted
+    assert found is not None
+    assert "re-sharded to 12 and 2 partitions, is on the volumes of 2 pods" in found.verdict.message
+
+
+async def test_jobs_are_told_no_numbers_where_the_backup_has_those_that_are_declared() -> None:
+    site = Site(declared())
+    await site.restore()
+    assert {*map(tuple, numbers_given(site).values())} == {()}
+    status = site.subject.status.restore
+    assert status is not None
+    assert (status.offsets, status.transactions) == (Layout(0, 6), Layout(500_000, 3))
+
+
+async def test_number_that_is_declared_when_volumes_are_being_made_is_refused_with_the_ways_out() -> None:
+    site = Site(declared())
+    late, site.topics = replace(site.topics[0], spec=replace(site.topics[0].spec, partitions=12)), ()
+    await site.read()
+    await site.round()
+    site.topics = (late,)
+    found = await site.round()
+    assert found is not None
+    assert (found.verdict.reason, found.actions) == (Reason.RESTORE_REFUSED, ())
+    assert "OffsetsTopic t declares 12 partitions, and volumes with 6 are being made" in found.verdict.message
+    assert f"kubectl -n {NAMESPACE} delete pvc data-a-0 data-a-1" in found.verdict.message
 
 
 async def test_other_number_of_pods_or_other_backup_in_the_middle_is_refused() -> None:

@@ -73,7 +73,9 @@ class Logs:
         return offset
 
     def commit(self, number: int, group: str, **fields: int) -> tuple[int, int, str, int]:
+        """Groups of one name are other ones in other partitions."""
         self._serial += 1
+        group = f"{group}-in-{number}"
         value = encode_offset_commit_value(OffsetCommitValue(self._serial, -1, "", BASE_MS, -1))
         key = encode_offset_commit_key(group, "t", 0)
         return number, self.append(number, (key, value), **fields), group, self._serial

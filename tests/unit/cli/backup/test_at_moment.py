@@ -19,6 +19,7 @@ from tests.unit.cli.backup.test_then import Log, put
 from muster_cli.backup.at_moment import AtMoment, at_moment
 from muster_cli.backup.catalog import read_catalog
 from muster_cli.backup.fencing import Transactions
+from muster_cli.backup.manifest import Layout
 from muster_cli.backup.restore import run_restore
 from muster_cli.backup.store import DirectoryStore
 from muster_cli.errors import CliError
@@ -81,7 +82,7 @@ def batches(partition: Path) -> list[RecordBatch]:
     return [each for file in sorted(partition.glob("*.log")) for each in iter_batches(file.read_bytes())]
 
 
-def offsets_in(data: DataDir) -> dict[str, dict[int, int]]:
+def offsets_in(data: DataDir, layout: Layout = LAYOUT) -> dict[str, dict[int, int]]:
     """The offsets by group and its partition in restored logs, after their coordinators have written due markers."""
     pods = sorted(data.root.glob("pods/*"))
 
@@ -92,7 +93,7 @@ def offsets_in(data: DataDir) -> dict[str, dict[int, int]]:
         return found
 
     due: list[tuple[int, int, bool, tuple[int, ...]]] = []
-    for number in LAYOUT.transactions:
+    for number in layout.transactions:
         transactions = Transactions(index_of(number))
         for batch in log(number):
             transactions.take(batch)
@@ -108,7 +109,7 @@ def offsets_in(data: DataDir) -> dict[str, dict[int, int]]:
             if each.status in PREPARED and each.partitions
         ]
     found: dict[str, dict[int, int]] = {}
-    for number in LAYOUT.offsets:
+    for number in layout.offsets:
         offsets = OffsetStore(1000, 1000)
         for batch in log(number):
             for record in batch.records():
@@ -128,7 +129,7 @@ def offsets_in(data: DataDir) -> dict[str, dict[int, int]]:
                 else:
                     offsets.put(*place, stored)
         for producer_id, epoch, committed, partitions in due:
-            if number in partitions:
+            if number - layout.offsets_base in partitions:
                 offsets.end_transaction(producer_id, epoch, committed, 1, 1 << 40)
         assert offsets.pending == {}
         for group in offsets.committed:
