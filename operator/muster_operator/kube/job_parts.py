@@ -94,7 +94,7 @@ def job(
 
 def store_parts(store: BackupStore, namespace: str, name: str) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
     """(env, volumes, mounts) with which `muster` finds a store. `namespace`, `name`: of the cluster."""
-    volumes: list[Manifest] = [{"name": "scratch", "emptyDir": {}}]  # room for the largest segment
+    volumes: list[Manifest] = [{"name": "scratch", "emptyDir": {}}]  # room for a segment, or the logs twice
     mounts: list[Manifest] = [{"name": "scratch", "mountPath": "/tmp"}]
     if store.s3 is None:
         volumes.append({"name": "backups", "persistentVolumeClaim": {"claimName": store.claim}})
