@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,13 +19,14 @@ RETRIED = {"14", "15", "16"}
 @dataclass
 class Verdict:
     """`runs`: all that were made; more than one where the first had missed the bar of p99. `reasons`: of a miss.
-    `neighbour`: where that bar is missed, p99 in ms of members while another pod or gateway is attacked; no bar."""
+    `neighbours`: where these miss it, p99 in ms of members while another pod or gateway is attacked, each time that it
+    was measured."""
 
     attack: Attack
     runs: list[Measured] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     skipped: str = ""
-    neighbour: float | None = None
+    neighbours: list[float] = field(default_factory=list)
 
     @property
     def ratio(self) -> float:
@@ -35,10 +37,31 @@ class Verdict:
         """The run whose ratio is the median."""
         return sorted(self.runs, key=lambda run: run.ratio)[len(self.runs) // 2]
 
+    @property
+    def neighbour(self) -> float | None:
+        """The p99 in ms that the machine alone costs; None: not measured."""
+        return statistics.median(self.neighbours) if self.neighbours else None
+
+    @property
+    def above_neighbour(self) -> float | None:
+        """p99 beside the attack, by that of members of a neighbour; None: not measured."""
+        return None if self.neighbour is None else self.middle.beside.p99 / self.neighbour
+
+    def judge_p99(self, control: Callable[[], float], most: int) -> None:
+        """Add what the ratio of p99 has missed to the reasons. `control` measures a neighbour, which is asked where the
+        machine may be the cause: once, and `most` times in all if the bar is missed by that, too."""
+        if not slow(self.attack, self.ratio):
+            return
+        self.neighbours.append(control())
+        if slow(self.attack, self.above_neighbour):
+            self.neighbours += [control() for _ in range(most - 1)]
+        if slow(self.attack, self.above_neighbour):
+            self.reasons.append(f"p99 {self.ratio:.1f} times, {self.above_neighbour:.1f} times a neighbour's")
+
     def as_dict(self) -> dict[str, Any]:
         runs = [asdict(run) | {"ratio": round(run.ratio, 2)} for run in self.runs]
         found = {"attack": self.attack.name, "runs": runs, "reasons": self.reasons, "skipped": self.skipped}
-        return found | {"neighbour": self.neighbour}
+        return found | {"neighbours": self.neighbours}
 
 
 def missed(attack: Attack, run: Measured) -> list[str]:
@@ -64,9 +87,9 @@ def missed(attack: Attack, run: Measured) -> list[str]:
     return reasons
 
 
-def slow(attack: Attack, ratio: float) -> list[str]:
-    """What the ratio of p99 has missed; nothing where commits cannot succeed."""
-    return [f"p99 {ratio:.1f} times"] if ratio > RATIO_MAX and not attack.disk else []
+def slow(attack: Attack, ratio: float | None) -> bool:
+    """True if a ratio of p99 misses the bar; none does where commits cannot succeed."""
+    return ratio is not None and ratio > RATIO_MAX and not attack.disk
 
 
 def _listed(errors: dict[str, int]) -> str:

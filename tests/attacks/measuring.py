@@ -75,7 +75,8 @@ async def at_a_neighbour(attack: Attack, directory: Path, seconds: float) -> flo
         attackers.tell()
         await asyncio.sleep(seconds)
         felt = await _felt(members)
-        await attackers.told(ANSWER_S)
+        if not json.loads(await attackers.told(ANSWER_S)):
+            raise HarnessError("the control: the attackers did nothing")
         return felt.p99
 
 

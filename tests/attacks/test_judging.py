@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.attacks import report
-from tests.attacks.catalogue import ATTACKS
+from tests.attacks.catalogue import ATTACKS, Attack
 from tests.attacks.judging import MEMORY_MAX, Verdict, missed, slow
 from tests.attacks.measuring import Measured
 from tests.attacks.members import Felt
@@ -43,23 +43,61 @@ def test_commits_that_a_full_disk_refuses_are_no_errors_and_lost_members_are() -
     ]
 
 
+def beside(*p99: float) -> list[Measured]:
+    return [replace(GOOD, beside=Felt(1000, p99=each)) for each in p99]
+
+
 def test_median_of_the_runs_is_what_counts() -> None:
-    runs = [replace(GOOD, beside=Felt(1000, p99=p99)) for p99 in (40.0, 4.0, 8.0)]
-    verdict = Verdict(ATTACK, runs)
+    verdict = Verdict(ATTACK, beside(40.0, 4.0, 8.0))
     assert verdict.ratio == 4.0
-    assert slow(ATTACK, verdict.ratio) == []
-    assert slow(ATTACK, runs[0].ratio) == ["p99 20.0 times"]
-    assert verdict.middle is runs[2]
+    assert not slow(ATTACK, verdict.ratio)
+    assert slow(ATTACK, verdict.runs[0].ratio)
+    assert verdict.middle is verdict.runs[2]
 
 
-def test_neighbour_is_a_column_and_no_bar() -> None:
+@pytest.mark.parametrize(
+    ("attack", "p99", "controls", "asked", "said"),
+    [
+        (ATTACK, 10.0, [], 0, []),
+        (ATTACK, 40.0, [8.0], 1, []),
+        (ATTACK, 40.0, [7.0, 9.0, 8.0], 3, []),
+        (ATTACK, 40.0, [7.0, 5.0, 9.0], 3, ["p99 20.0 times, 5.7 times a neighbour's"]),
+        (DISK, 40.0, [], 0, []),
+    ],
+    ids=["a low ratio", "the machine is slow", "the first control was an exception", "the pod is slow", "a full disk"],
+)
+def test_a_neighbour_decides_where_p99_is_high(
+    attack: Attack, p99: float, controls: list[float], asked: int, said: list[str]
+) -> None:
+    verdict = Verdict(attack, beside(p99))
+    left = iter(controls)
+    verdict.judge_p99(lambda: next(left), 3)
+    assert verdict.reasons == said
+    assert len(verdict.neighbours) == asked
+
+
+def test_a_row_has_both_ratios() -> None:
     names = [each.strip() for each in report.HEAD.strip("|").split("|")]
-    rows = [report.row(Verdict(ATTACK, [GOOD], neighbour=each)) for each in (None, 7.3)]
-    rows.append(report.row(Verdict(ATTACK, skipped="no root")))
-    cells = [[cell.strip() for cell in row[1:-1].split("|")] for row in rows]
-    assert [len(each) for each in cells] == [len(names)] * 3
-    assert [each[names.index("neighbour")] for each in cells] == ["–", "7.3", ""]
-    assert cells[1][-1] == "keeps all"
+    slow_one = beside(40.0)
+    verdicts = [Verdict(ATTACK, slow_one, neighbours=each) for each in ([], [8.0, 9.0, 16.0])]
+    verdicts += [Verdict(ATTACK, skipped="no root"), Verdict(ATTACK, reasons=["it did not end"])]
+    cells = [[cell.strip() for cell in report.row(each)[1:-1].split("|")] for each in verdicts]
+    assert [len(each) for each in cells] == [len(names)] * 4
+    assert [each[names.index("times")] for each in cells] == ["20.0", "20.0", "", ""]
+    assert [each[names.index("neighbour")] for each in cells] == ["–", "9.0", "", ""]
+    assert [each[names.index("times that")] for each in cells] == ["–", "4.4", "", ""]
+    assert [each[-1] for each in cells] == ["keeps all", "keeps all", "no root", "**misses**: it did not end"]
+
+
+def test_rows_are_written_again_without_the_others() -> None:
+    first, second = ATTACKS["no-readers"], ATTACKS["idle"]
+    old = report.page([report.row(Verdict(each, [GOOD])) for each in (first, second)], "in peace")
+    new = report.renewed(old, [Verdict(second, [replace(GOOD, moved=1)], ["1 leaderships moved"])], "in haste")
+    assert "2 attacks: 2 keep all bars, 0 miss one, 0 were not made." in old
+    assert "2 attacks: 1 keep all bars, 1 miss one, 0 were not made." in new
+    assert "The last run: in peace; again idle: in haste." in new
+    assert report.row(Verdict(first, [GOOD])) in new.splitlines()
+    assert report.row(Verdict(second, [GOOD])) not in new.splitlines()
 
 
 def test_page_has_a_row_for_each_attack() -> None:
