@@ -8,7 +8,7 @@ import asyncio
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.request_counts import RequestCounts
@@ -16,6 +16,7 @@ from muster_coordinator.listener.rotation import ANSWER_UNIT_BYTES, Rotation
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.shard.metrics import BOUNDS_MS
 from muster_coordinator.wire.framing import encode_response_head
+from muster_coordinator.wire.slicing import Slices
 
 COUNTED_BYTES = 4 << 10
 """Bytes that one connection may hold without being counted: the hot path does not reach it."""
@@ -77,6 +78,16 @@ class LargeAnswer:
         return encode_response_head(exchange.api, exchange.version, exchange.correlation_id, self.size)
 
 
+class MadeInSteps:
+    """The answer to a large request, which is made a step in each turn of its connection, and kept then as a whole."""
+
+    __slots__ = ("exchange", "making")
+
+    def __init__(self, exchange: Exchange, making: Slices) -> None:
+        self.exchange = exchange
+        self.making = making
+
+
 class AnswerQueue:
     """`pending` has the exchanges in flight, in order. `request_bytes` and `ready_bytes` are the bytes of requests that
     are not answered and of answers that are not written.
@@ -95,7 +106,7 @@ class AnswerQueue:
         self.request_bytes = 0
         self.ready_bytes = 0
         self.slow: Exchange | None = None
-        self.large: LargeAnswer | None = None
+        self.large: LargeAnswer | MadeInSteps | None = None
         self._flow = flow
         self._rotation = rotation
         self._loop = asyncio.get_running_loop()
@@ -165,22 +176,45 @@ class AnswerQueue:
             self.large = LargeAnswer(exchange, body)
             self._flow.wait_for_turn()
 
+    def complete_in_steps(self, exchange: Exchange, making: Slices) -> None:
+        """Implements `exchange.Answers`. One step may be all."""
+        if self.pending:
+            large = MadeInSteps(exchange, making)
+            self.large = large
+            if not self._make_step(large):
+                self._flow.wait_for_turn()
+
+    def _make_step(self, large: MadeInSteps) -> bool:
+        """True after the last one."""
+        made = large.making.step()
+        if made is None:
+            return False
+        self.large = None
+        frame, errors = cast(tuple[bytes, Sequence[int]], made)
+        self.complete(large.exchange, frame, errors)
+        return True
+
     @property
     def unmade_bytes(self) -> int:
         """The memory of what the large answer is made from."""
-        return 0 if self.large is None else self.large.count * UNMADE_BYTES
+        large = self.large
+        return large.count * UNMADE_BYTES if isinstance(large, LargeAnswer) else 0
 
     def has_slice(self, write_paused: bool) -> bool:
         """True if a slice of the large answer can be made now. Slices are measured at any time, but written in their
         turn, as fast as the client reads."""
         large = self.large
-        return large is not None and (large.left is None or (self.pending[0] is large.exchange and not write_paused))
+        if not isinstance(large, LargeAnswer):
+            return large is not None
+        return large.left is None or (self.pending[0] is large.exchange and not write_paused)
 
     def make_slice(self) -> None:
         """The next one of the large answer. Only if `has_slice`."""
         large = self.large
         assert large is not None
-        if large.left is None:
+        if isinstance(large, MadeInSteps):
+            self._make_step(large)
+        elif large.left is None:
             large.measure()
         else:
             self._write_slice(large, large.left)

@@ -20,9 +20,9 @@ from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_hos
 from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.api import RequestHeader
-from muster_coordinator.wire.decoding import Decoding
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, read_header
+from muster_coordinator.wire.slicing import Decoding
 from muster_coordinator.wire.throttling import SINCE
 
 DECODED_FACTOR = 8

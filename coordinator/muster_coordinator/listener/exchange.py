@@ -13,11 +13,14 @@ from muster_coordinator.security.identity import Identity
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.framing import encode_response_frame
+from muster_coordinator.wire.slicing import Slices
 from muster_coordinator.wire.throttling import with_throttle_time
 
 
 class Answers(Protocol):
-    """The destination of a connection's answers."""
+    """The destination of a connection's answers. `slow`: the exchange whose request or answer may be large."""
+
+    slow: Exchange | None
 
     def complete(self, exchange: Exchange, frame: bytes, errors: Sequence[int] = ()) -> None:
         """`exchange` is answered by `frame`, which leaves once every earlier request of the connection is answered.
@@ -26,6 +29,10 @@ class Answers(Protocol):
 
     def complete_in_slices(self, exchange: Exchange, body: Callable[[], Iterator[bytes]]) -> None:
         """`exchange` is answered by a large body. `body` begins to make it, slice after slice, each time the same."""
+        ...
+
+    def complete_in_steps(self, exchange: Exchange, making: Slices) -> None:
+        """`exchange` is answered by the frame that `making` ends with, and the error codes in it."""
         ...
 
 
@@ -92,9 +99,16 @@ class Exchange:
         answers = self.connection.answers
         if api.slices is not None and api.slices(version, response) is not None:
             answers.complete_in_slices(self, partial(self.slices, response))
+        elif api.slices is None and answers.slow is self:
+            answers.complete_in_steps(self, Slices(partial(self._made, response)))
         else:
             frame = encode_response_frame(api, version, self.correlation_id, self.whole(response))
             answers.complete(self, frame, error_codes(response))
+
+    def _made(self, response: Any) -> tuple[bytes, Sequence[int]]:
+        """The answer to a large request, and the error codes in it."""
+        frame = encode_response_frame(self.api, self.version, self.correlation_id, self.whole(response))
+        return frame, error_codes(response)
 
     def whole(self, response: Any) -> bytes:
         """The body of an answer that is not large."""

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire import primitives
-from muster_coordinator.wire.decoding import pause
 from muster_coordinator.wire.errors import WireError
+from muster_coordinator.wire.slicing import pause
 
 _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
@@ -180,9 +180,10 @@ class Reader:
 class Writer:
     """Builds the body of a response."""
 
-    __slots__ = ("_flexible", "_out")
+    __slots__ = ("_entries", "_flexible", "_out")
 
     def __init__(self, flexible: bool) -> None:
+        self._entries = 0  # written since the last pause
         self._out = bytearray()
         self._flexible = flexible
 
@@ -234,6 +235,10 @@ class Writer:
         self._length(len(values))
         for value in values:
             element(value)
+            self._entries += 1
+            if self._entries >= SLICE_ENTRIES:
+                self._entries = 0
+                pause()
 
     def null_array(self) -> None:
         self._length(-1)

@@ -32,7 +32,6 @@ from muster_coordinator.requests.packed_offsets import (
 )
 from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.decoding import pause
 from muster_coordinator.wire.primitives import (
     array_length,
     compact_array_length,
@@ -43,6 +42,7 @@ from muster_coordinator.wire.primitives import (
     skip_tagged_fields,
     string,
 )
+from muster_coordinator.wire.slicing import paced, pause
 
 _GENERATION = struct.Struct(">i")
 _RETENTION = struct.Struct(">q")
@@ -221,7 +221,7 @@ def encode_response(version: int, response: OffsetCommitResponse | OffsetCommitB
 
 def _encode_by_id(topics: tuple[_TopicById, ...]) -> bytes:
     parts = [_THROTTLE, encode_uvarint(len(topics) + 1)]
-    for topic_id, partitions in topics:
+    for topic_id, partitions in paced(topics):
         parts += (topic_id, encode_uvarint(len(partitions) + 1))
         parts.append(_results(partitions, _RESULT_FLEXIBLE))
         parts.append(_NO_TAGS)
@@ -249,7 +249,7 @@ def _encode_one(version: int, topic: _Topic) -> bytes:
 def _encode_topics(version: int, topics: tuple[_Topic, ...]) -> bytes:
     if version >= 8:
         parts = [_THROTTLE, encode_uvarint(len(topics) + 1)]
-        for topic, partitions in topics:
+        for topic, partitions in paced(topics):
             name = topic.encode()
             parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(partitions) + 1))
             parts.append(_results(partitions, _RESULT_FLEXIBLE))
@@ -258,7 +258,7 @@ def _encode_topics(version: int, topics: tuple[_Topic, ...]) -> bytes:
         return b"".join(parts)
     parts = [_THROTTLE] if version >= 3 else []
     parts.append(_COUNT.pack(len(topics)))
-    for topic, partitions in topics:
+    for topic, partitions in paced(topics):
         name = topic.encode()
         parts += (_LENGTH.pack(len(name)), name, _COUNT.pack(len(partitions)))
         parts.append(_results(partitions, _RESULT))

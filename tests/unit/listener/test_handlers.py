@@ -17,6 +17,8 @@ from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests import security as s
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.wire.served import KAFKA_4_3, KAFKA_4_4, ServedApis
 
@@ -248,6 +250,41 @@ async def test_groups_are_refused_where_the_pod_does_not_lead_them() -> None:
     asked = Refusals()
     handler_table(view, {}, refuse_early, NO_PODS)[m.HeartbeatRequest](HEARTBEAT, asked)  # type: ignore[arg-type]
     assert asked.got == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_large_offset_delete_is_asked_for_in_parts() -> None:
+    view, parts = ClusterView(), list[Any]()
+    view.update(image())
+    handlers = handler_table(view, {}, lambda _partition, request, _answer: parts.append(request), NO_PODS)
+    topics = tuple((f"topic-{number}", (0,)) for number in range(SLICE_ENTRIES))
+    for request, whole in ((m.OffsetDeleteRequest("g", topics), False), (m.OffsetDeleteRequest("g", topics[:9]), True)):
+        handlers[m.OffsetDeleteRequest](request, Asked(0))  # type: ignore[arg-type]
+        assert (parts.pop() == request) is whole
+        assert not parts
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        w.FindCoordinatorRequest(w.KEY_TYPE_GROUP, tuple(f"group-{number}" for number in range(3 * SLICE_ENTRIES))),
+        s.DescribeUserScramCredentialsRequest(tuple(f"user-{number}" for number in range(3 * SLICE_ENTRIES))),
+        s.AlterUserScramCredentialsRequest(tuple(f"user-{number}" for number in range(3 * SLICE_ENTRIES))),
+        s.DeleteAclsRequest((s.AclFilter(2, "t", 3, None, None, 1, 1),) * 3 * SLICE_ENTRIES),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_what_names_many_is_answered_in_steps(request_: Any) -> None:
+    asked = Asked(4)
+    handler_table(ClusterView(), {}, refuse_early, NO_PODS)[type(request_)](request_, asked)  # type: ignore[arg-type]
+    assert not asked.got
+    async with asyncio.timeout(30):
+        while not asked.got:
+            await asyncio.sleep(0)
+    (response,) = asked.got
+    assert (
+        len(response.coordinators if isinstance(response, w.FindCoordinatorResponse) else response.results)
+        == 3 * SLICE_ENTRIES
+    )
 
 
 async def test_fetch_before_the_first_image_is_routed_when_it_comes_and_a_write_is_refused() -> None:

@@ -1,14 +1,24 @@
-"""A connection whose large request is being decoded, and what may happen to it meanwhile."""
+"""A connection whose large request is being decoded or answered, and what may happen to it meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from tests.conformance.requests import build
+from tests.support.kafka import encode_request
 from tests.unit.listener.clients import Clients, describe_groups, frame
 
-from muster_coordinator.requests.cluster import DescribeGroupsRequest, DescribeGroupsResponse
+from muster_coordinator.requests.cluster import (
+    Coordinator,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
+from muster_coordinator.wire import k10_find_coordinator
+from muster_coordinator.wire.framing import encode_response_frame
 
 GROUPS = 20_000
 A_FEW_SLICES = 1500
@@ -103,3 +113,52 @@ async def test_a_request_that_ends_too_early_costs_its_connection() -> None:
             await asyncio.sleep(0)
     assert not served.carried_out
     assert served.clients.state.connection_errors["malformed_request"] == 1
+
+
+def find_coordinators() -> tuple[bytes, FindCoordinatorResponse]:
+    """A FindCoordinator v4 of many groups, and its answer."""
+    keys = [f"group-{number}" for number in range(GROUPS)]
+    found = FindCoordinatorResponse(tuple([Coordinator(key, error_code=15) for key in keys]))
+    return encode_request(build("find_coordinator", 4, {"coordinator_keys": keys}), 1), found
+
+
+async def test_others_are_served_while_the_answer_to_a_large_request_is_made() -> None:
+    clients, exchanges = Clients(2), list[Any]()
+    large, other = clients.connections
+    transport, _ = clients.transports
+    request, response = find_coordinators()
+    large.serve({FindCoordinatorRequest: lambda _, exchange: exchanges.append(exchange)})
+    large.data_received(request)
+    async with asyncio.timeout(30):
+        while not exchanges:
+            await asyncio.sleep(0)
+        exchanges[0].answer(response)
+        for number in range(1, 4):
+            other.data_received(frame())
+            while clients.carried_out[other] < number:
+                await asyncio.sleep(0)
+        assert large.answers.large is not None, "it is not made yet"
+        while large.answers.pending:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    api = k10_find_coordinator.API
+    assert transport.written == encode_response_frame(api, 4, 1, api.encode_response(4, response))
+    assert clients.state.counts.errors[api.key, 15] == GROUPS
+    assert large.is_idle
+
+
+async def test_an_answer_that_is_being_made_is_forgotten_with_its_client() -> None:
+    served, exchanges = Served(), list[Any]()
+    request, response = find_coordinators()
+    served.connection.serve({FindCoordinatorRequest: lambda _, exchange: exchanges.append(exchange)})
+    served.connection.data_received(request)
+    async with asyncio.timeout(30):
+        while not exchanges:
+            await asyncio.sleep(0)
+    exchanges[0].answer(response)
+    served.connection.connection_lost(None)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not served.transport.written
+    assert served.connection.answers.large is None
+    assert served.clients.state.held_bytes == 0

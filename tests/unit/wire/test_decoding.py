@@ -15,9 +15,9 @@ from tests.conformance.requests import build
 from tests.support.kafka import encode_request
 
 from muster_coordinator.requests.slices import SLICE_ENTRIES
-from muster_coordinator.wire.decoding import Decoding, pause
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import read_header
+from muster_coordinator.wire.slicing import Decoding, pause
 
 ENTRIES = 4 * SLICE_ENTRIES + 7
 FEW = 3
@@ -109,7 +109,7 @@ def test_a_decoding_that_is_forgotten_ends() -> None:
     data = frame(15, 0, names())
     decoding = Decoding(read_header(data), data, "/host")
     decoding.step()
-    decoder = weakref.ref(decoding._decoder)
+    decoder = weakref.ref(decoding._worker)
     del decoding
     gc.collect()
     assert decoder() is None

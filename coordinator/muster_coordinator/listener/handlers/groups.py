@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.gather import Gather, ask_distinct
+from muster_coordinator.listener.handlers.offset_deletion import OffsetDeletion, is_large
 from muster_coordinator.listener.handlers.routes import ShardRoutes, SubmitEarly, is_loading
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 
@@ -47,6 +49,12 @@ class GroupHandlers(ShardRoutes):
         """A name that is listed twice is answered once (reference, section 11)."""
         requests = [m.DeleteGroupRequest(group_id) for group_id in dict.fromkeys(request.group_ids)]
         self._spread(requests, Gather(len(requests), lambda parts: answer.answer(w.DeleteGroupsResponse(tuple(parts)))))
+
+    def offset_delete(self, request: m.OffsetDeleteRequest, answer: Answer) -> None:
+        if is_large(request):
+            OffsetDeletion(request, self.route, answer).go_on()
+        else:
+            self.route(request, answer)
 
     def list_groups(self, request: m.ListGroupsRequest, answer: Answer) -> None:
         """One listing at a time, for all that ask for the same: it looks at every group. Not the one that is under way,
@@ -105,7 +113,9 @@ class GroupHandlers(ShardRoutes):
             )
 
         gather = Gather(len(places), combine)
-        for index, (marker, topic, partition) in enumerate(places):
+
+        def ask(index: int) -> None:
+            marker, topic, partition = places[index]
             part = gather.part(
                 index,
                 one := m.WriteTxnMarkerRequest(
@@ -123,6 +133,8 @@ class GroupHandlers(ShardRoutes):
                 part.refuse(ErrorCode.NOT_COORDINATOR)
             else:
                 shard.submit(one, part)
+
+        gather.spread(ask, SLICE_ENTRIES)
 
 
 def _marker_error(code: int) -> int:

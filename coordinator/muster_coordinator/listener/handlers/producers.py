@@ -12,6 +12,7 @@ from muster_coordinator.partition_numbers import INTERNAL_TOPICS, OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.shard.shard import Shard
 
 
@@ -39,7 +40,9 @@ class ProducerHandlers:
 
         gather = Gather(len(places), combine)
         one = m.DescribeProducersRequest()
-        for index, (topic, partition) in enumerate(places):
+
+        def ask(index: int) -> None:
+            topic, partition = places[index]
             part = gather.part(index, one)
             shard = self._shards.get(self._view.own_index(partition)) if topic == OFFSETS.name else None
             if not self._exists(topic, partition):
@@ -50,6 +53,8 @@ class ProducerHandlers:
                 part.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 shard.submit(one, part)
+
+        gather.spread(ask, SLICE_ENTRIES)
 
     def _exists(self, topic: str, partition: int) -> bool:
         if topic in INTERNAL_TOPICS:

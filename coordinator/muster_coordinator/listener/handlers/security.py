@@ -6,11 +6,13 @@ Source: org.apache.kafka.server.AclApis, org.apache.kafka.image.ScramImage.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.handlers.acl_filter import selects
+from muster_coordinator.listener.handlers.stepwise import make_each
 from muster_coordinator.requests import security as s
 from muster_coordinator.security.acls import Acl
 from muster_coordinator.security.users import Users
@@ -50,22 +52,21 @@ class SecurityHandlers:
     def create_acls(self, request: s.CreateAclsRequest, exchange: ClientAnswer) -> None:
         """A change that is in force already is a success, as in Kafka."""
         present = None if self._acls is None else {_binding(acl) for acl in self._acls()}
-        results = [
-            s.AclChange(0, "") if present is not None and each in present else self._refused(present)
-            for each in request.creations
-        ]
-        exchange.answer(s.CreateAclsResponse(tuple(results)))
+        make_each(
+            request.creations,
+            lambda each: s.AclChange(0, "") if present is not None and each in present else self._refused(present),
+            lambda results: exchange.answer(s.CreateAclsResponse(results)),
+        )
 
     def delete_acls(self, request: s.DeleteAclsRequest, exchange: ClientAnswer) -> None:
         """A filter that selects nothing is a success, as in Kafka."""
         present = None if self._acls is None else self._acls()
-        results = [
-            s.AclChange()
-            if present is not None and not any(selects(each, acl) for acl in present)
-            else self._refused(present)
-            for each in request.filters
-        ]
-        exchange.answer(s.DeleteAclsResponse(tuple(results)))
+
+        def deleted(each: s.AclFilter) -> s.AclChange:
+            in_vain = present is not None and not any(selects(each, acl) for acl in present)
+            return s.AclChange() if in_vain else self._refused(present)
+
+        make_each(request.filters, deleted, lambda results: exchange.answer(s.DeleteAclsResponse(results)))
 
     def _refused(self, present: object) -> s.AclChange:
         if present is None:
@@ -80,9 +81,12 @@ class SecurityHandlers:
 
     def describe_users(self, request: s.DescribeUserScramCredentialsRequest, exchange: ClientAnswer) -> None:
         users = self._users()
-        asked = request.users or sorted(users.names())
-        results = [self._described(users, name, asked.count(name) > 1) for name in dict.fromkeys(asked)]
-        exchange.answer(s.DescribeUserScramCredentialsResponse(results=tuple(results)))
+        asked = Counter(request.users or sorted(users.names()))
+        make_each(
+            tuple(asked),
+            lambda name: self._described(users, name, asked[name] > 1),
+            lambda results: exchange.answer(s.DescribeUserScramCredentialsResponse(results=results)),
+        )
 
     def _described(self, users: Users, name: str, twice: bool) -> s.UserCredentials:
         if twice:
@@ -99,8 +103,11 @@ class SecurityHandlers:
         text = f"Users are kept in {where}: change them there ({_ON_KUBERNETES}.usersSecret)."
         if self._from_operator:
             text = f"Users are {_MUSTER_USERS}"
-        results = [s.UserCredentials(name, ErrorCode.POLICY_VIOLATION, text) for name in request.users]
-        exchange.answer(s.AlterUserScramCredentialsResponse(tuple(results)))
+        make_each(
+            request.users,
+            lambda name: s.UserCredentials(name, ErrorCode.POLICY_VIOLATION, text),
+            lambda results: exchange.answer(s.AlterUserScramCredentialsResponse(results)),
+        )
 
 
 _MUSTER_USERS = "kept as MusterUsers of Kubernetes: change them there (kubectl get musterusers)."

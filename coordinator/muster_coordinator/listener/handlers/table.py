@@ -86,7 +86,7 @@ def handler_table(
         m.LeaveGroupRequest: groups.route,
         m.OffsetCommitRequest: groups.route,
         m.OffsetCommitByIdRequest: by_id.offset_commit,
-        m.OffsetDeleteRequest: groups.route,
+        m.OffsetDeleteRequest: groups.offset_delete,
         m.TxnOffsetCommitRequest: txn_offsets.txn_offset_commit,
         m.TxnOffsetCommitByIdRequest: by_id.txn_offset_commit,
         t.InitProducerIdRequest: transactions.init_producer_id,
