@@ -153,7 +153,8 @@ async def _move_all(it: Site, everyone: Sequence[Group], bootstrap: str, *, back
         fenced_ms = (await it.pods.status(group.name)).fenced_ms
         acknowledged = group.acknowledged
         committed = await asyncio.to_thread(_committed, admin, group.name)
-        assert all(end <= committed[partition] for partition, end in acknowledged.items()), (group.name, acknowledged)
+        told = (group.name, acknowledged, committed, [each.refused for each in group.members])
+        assert all(end <= committed[partition] for partition, end in acknowledged.items()), told
         got = [at_ms for each in group.members for at_ms, _ in tuple(each.records)]
         read = sum(ended_ms - fenced_ms <= at_ms <= ended_ms - SEEN_MS for at_ms in got)
         moves.append(Moved(group, fenced_ms, tries, read))

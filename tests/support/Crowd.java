@@ -37,15 +37,18 @@ public class Crowd {
             }
         });
         long periodMs = Long.parseLong(words[3]);
+        boolean[] waits = {false}; // for the answer to a commit, of which it has one at a time
         for (long dueMs = 0;;) {
             for (var each : consumer.poll(Duration.ofMillis(50))) {
                 read.put(new TopicPartition(each.topic(), each.partition()), new OffsetAndMetadata(each.offset() + 1));
                 System.out.println(number + " record " + System.currentTimeMillis() + " " + each.value());
             }
             long nowMs = System.currentTimeMillis();
-            if (nowMs < dueMs || read.isEmpty()) continue;
+            if (waits[0] || nowMs < dueMs || read.isEmpty()) continue;
+            waits[0] = true;
             dueMs = Math.max(dueMs + periodMs, nowMs);
             consumer.commitAsync(Map.copyOf(read), (offsets, error) -> {
+                waits[0] = false;
                 long atMs = System.currentTimeMillis();
                 if (error != null) {
                     System.out.println(number + " refused " + error.toString().replace('\n', ' '));

@@ -1,8 +1,8 @@
 """Many groups of several members, with five clients: a process for each client, and what its members say they see.
 
-Their commits do not hold up what they read. Lines that a process prints, each with a member's place in its command:
-`0 given 2` and `0 taken 2` partitions, `0 record AT_MS VALUE`, `0 committed AT_MS TOOK_MS 3:17` (partition and offset),
-`0 refused WHY`.
+A commit does not hold up what its member reads; it has one at a time. Lines that a process prints, each with a member's
+place in its command: `0 given 2` and `0 taken 2` partitions, `0 record AT_MS VALUE`, `0 refused WHY`,
+`0 committed AT_MS TOOK_MS 3:17` (partition and offset).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -33,7 +32,7 @@ class Member:
         self._number = number
         self._period_ms = period_ms
         self._due_ms = 0
-        self._begun_ms: deque[int] = deque()
+        self._begun_ms: int | None = None
 
     def say(self, *words: object) -> None:
         """In one piece: members are threads, and print writes the end of a line by itself."""
@@ -53,16 +52,18 @@ class Member:
             self.read.pop(each.partition, None)
 
     def begins_to_commit(self) -> bool:
-        """True at most once in a period; answers to commits come in their order."""
-        if not self.read or now_ms() < self._due_ms:
+        """True at most once in a period, and not before the last one is answered: the order of two that wait is
+        nobody's promise when their connection ends."""
+        if not self.read or self._begun_ms is not None or now_ms() < self._due_ms:
             return False
-        self._due_ms = max(self._due_ms + self._period_ms, now_ms())
-        self._begun_ms.append(now_ms())
+        self._begun_ms = now_ms()
+        self._due_ms = max(self._due_ms + self._period_ms, self._begun_ms)
         return True
 
     def answered(self, error: object, ends: dict[int, int]) -> None:
         """`error`: falsy if the commit was acknowledged."""
-        took_ms = now_ms() - self._begun_ms.popleft()
+        assert self._begun_ms is not None
+        took_ms, self._begun_ms = now_ms() - self._begun_ms, None
         if error:
             self.say("refused", repr(error).replace("\n", " "))
         else:
