@@ -104,9 +104,20 @@ class Caller(asyncio.Protocol):
                 future.set_result(frame)
 
 
+TCP_ESTABLISHED = 1
+"""Linux's, the first byte of TCP_INFO."""
 KEEP_ALIVE_S = 15
 """After this silence the kernel asks whether the other side is still there; after three times without an answer the
 connection ends. Without it a machine that vanished is never noticed where nothing is sent."""
+
+
+def has_gone(transport: asyncio.BaseTransport) -> bool:
+    """True if the other side has closed the connection: the kernel knows, though nothing is read from it."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
+        return False
+    state: int = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    return state != TCP_ESTABLISHED
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:

@@ -14,7 +14,7 @@ from muster_gateway import apis
 from muster_gateway.apis import Treatment
 from muster_gateway.at_muster import AtMuster
 from muster_gateway.broker_connection import BrokerConnection
-from muster_gateway.caller import ConnectionLostError, keep_alive
+from muster_gateway.caller import ConnectionLostError, has_gone, keep_alive
 from muster_gateway.counts import Traffic
 from muster_gateway.dialling import Dialling
 from muster_gateway.errors import ClientError, GatewayError, UpstreamError
@@ -210,6 +210,11 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._reading.open(why)
             self._intake.wait()
+
+    def ends_if_gone(self) -> bool:
+        if self._transport is not None and has_gone(self._transport):
+            self.close("client_ended")
+        return self._transport is None
 
     def send_to_broker(self, slot: Slot, frame: bytes) -> None:
         broker = self._to_broker()

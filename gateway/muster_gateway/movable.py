@@ -1,7 +1,9 @@
 """The requests of one client about movable groups: on their way to Kafka or to Muster, or parked until there is one.
 
 One request of a connection is parked at a time, and nothing that the client sent after it is taken before it goes on:
-so its connection's order holds, and it takes no more memory than one request. Other connections are not touched.
+so its connection's order holds, and it takes no more memory than one request. Other connections are not touched. When a
+client has closed its connection, what it has left parked is dropped: it goes on by another one, and commits of before
+must not come after those.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ class Parked:
 
 class MovableRequests:
     """`is_served`: whether Muster serves a group for good. `to_kafka(slot, frame)` and `to_muster(slot, frame, group)`
-    send, `mixed(slot, frame)` refuses what is of both, `hold(True)` keeps what comes after, `answered(slot, frame)`
-    takes an answer of Kafka's that may pass, `fail` ends the client's connection."""
+    send, `mixed(slot, frame)` refuses what is of both, `hold(True)` keeps what comes after. `ends_if_gone()` is true if
+    the client has closed its connection, `answered(slot, frame)` takes an answer of Kafka's that may pass, `fail` ends
+    the client's connection."""
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class MovableRequests:
         to_muster: Callable[[Slot, bytes, str], None],
         mixed: Callable[[Slot, bytes], None],
         hold: Callable[[bool], None],
+        ends_if_gone: Callable[[], bool],
         answered: Callable[[Slot, bytes], None],
         fail: Callable[[str, Exception], None],
     ) -> None:
@@ -60,6 +64,7 @@ class MovableRequests:
         self._to_muster = to_muster
         self._mixed = mixed
         self._hold = hold
+        self._ends_if_gone = ends_if_gone
         self._answered = answered
         self._fail = fail
         self._parked: Parked | None = None
@@ -79,7 +84,7 @@ class MovableRequests:
                 self._withhold(pledges)
                 return
         parked = self._parked
-        if parked is None:
+        if parked is None or self._ends_if_gone():
             return
         self._parked = None
         try:

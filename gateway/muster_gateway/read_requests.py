@@ -69,6 +69,9 @@ class Slots(Protocol):
     def hold(self, why: Busy, held: bool) -> None:
         """Take no further request, or go on."""
 
+    def ends_if_gone(self) -> bool:
+        """True if the connection has ended, also because the client has closed it while nothing was read from it."""
+
     def fail(self, reason: str, error: Exception) -> None: ...
 
 
@@ -154,6 +157,7 @@ class ReadRequests:
                 to_muster=self._to_muster,
                 mixed=lambda slot, frame: slots.answered(slot, refused(slot.head, frame, ErrorCode.NOT_COORDINATOR)),
                 hold=partial(slots.hold, Busy.PARKED),
+                ends_if_gone=slots.ends_if_gone,
                 answered=lambda slot, answer: slots.answered(slot, framed(answer)),
                 fail=slots.fail,
             )

@@ -201,6 +201,28 @@ async def test_a_client_that_ends_while_its_request_is_parked_leaves_nothing() -
         assert not it.gateway.moves._watchers
 
 
+@pytest.mark.parametrize("half", [True, False])
+async def test_what_a_client_has_left_parked_is_not_sent_after_it_has_gone(half: bool) -> None:
+    """It may have sent later requests by another connection, which have been answered."""
+    api = PodApi(range(0))
+    async with site(api=api) as it:
+        client = await Client.connect(it.port)
+        for number in (1, 2):
+            client.send(apis.HEARTBEAT, 0, number, _heartbeat("k-1"))
+        await wait_for(lambda: it.metric("muster_gateway_movable_requests_parked") == 1)
+        client.writer.write_eof() if half else client.close()
+        api.leads = range(PARTITIONS)
+        await wait_for(lambda: not it.gateway._clients)
+        assert it.metric("muster_gateway_movable_requests_parked") == 0
+        assert it.gateway.ended["client_ended"] == 1
+        other = await Client.connect(it.port)
+        other.send(apis.HEARTBEAT, 0, 3, _heartbeat("k-1"))
+        assert (await other.receive())[4:] == b"kafka"
+        assert it.kafka_got() == [3]
+        for each in (client, other):
+            each.close()
+
+
 async def test_a_moved_group_stays_at_muster_without_a_lease() -> None:
     async with site() as it:
         it.api.move("k-1", 1, at_muster=True)
