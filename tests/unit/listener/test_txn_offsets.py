@@ -4,6 +4,7 @@ transaction."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -48,18 +49,36 @@ class AskedCommit(Asked):
         return int(code)
 
 
-class Pod:
-    """It leads the groups and the transactions, and its producer has its id."""
+class Held:
+    """A barrier that holds all commits until `open`. Implements `txn_offsets.Barrier`."""
 
     def __init__(self) -> None:
+        self._go_on: list[Callable[[], None]] = []
+
+    def after_markers(self, partition: int, go_on: Callable[[], None], refuse: Callable[[ErrorCode], None]) -> None:
+        assert partition == 0
+        self._go_on.append(go_on)
+
+    def open(self) -> None:
+        for go_on in self._go_on:
+            go_on()
+
+
+class Pod:
+    """It leads the groups and the transactions, and its producer has its id. A partition that it does not lead is about
+    to be: requests wait in `early`, and run in its election."""
+
+    def __init__(self, barrier: Held | None = None) -> None:
+        self.early: list[Any] = []
         self.view = ClusterView("pod-0")
-        self.view.update(IMAGE)
+        # where Kafka writes the markers, this cluster has no partitions of transactions
+        self.view.update(IMAGE if barrier is None else msgspec.structs.replace(IMAGE, transaction_partitions=0))
         self.groups = World(GroupCoordinator(GroupConfig(), self.view, lambda: "x"))
         self.transactions = World(TransactionCoordinator(TransactionConfig(), 0, self.view, MarkerWriter()))
         self.shards = {0: self.groups.shard, NUMBER: self.transactions.shard}
-        group_handlers = GroupHandlers(self.view, self.shards, refuse_early)
-        transaction_handlers = TransactionHandlers(self.view, self.shards, refuse_early)
-        self.handlers = TxnOffsetHandlers(self.view, self.shards, group_handlers, transaction_handlers, NO_PODS, None)
+        groups = GroupHandlers(self.view, self.shards, lambda partition, request, answer: self.early.append(request))
+        transactions = TransactionHandlers(self.view, self.shards, refuse_early)
+        self.handlers = TxnOffsetHandlers(self.view, self.shards, groups, transactions, NO_PODS, barrier)
         for world in (self.groups, self.transactions):
             world.activate()
             self.turn(world)
@@ -141,6 +160,34 @@ def test_commit_is_refused_if_the_leadership_has_changed_meanwhile(pod: Pod) -> 
     pod.shards[0] = World().shard
     pod.turn(pod.transactions)
     assert asked.code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("barrier", [None, Held()])
+def test_commit_does_not_wait_for_an_election_in_which_it_would_run_unasked(barrier: Held | None) -> None:
+    pod = Pod(barrier)
+    del pod.shards[0]
+    asked = pod.commit(ADDED_BEFORE)
+    assert (asked.code, pod.early) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def test_commit_is_held_until_the_markers_of_before_are_here() -> None:
+    barrier = Held()
+    pod = Pod(barrier)
+    asked = pod.commit(ADDED_BEFORE)
+    pod.turn(pod.groups)
+    assert not asked.got
+    barrier.open()
+    pod.turn(pod.groups)
+    assert asked.code == ErrorCode.NONE
+
+
+def test_commit_that_was_held_does_not_wait_for_an_election_either() -> None:
+    barrier = Held()
+    pod = Pod(barrier)
+    asked = pod.commit(ADDED_BEFORE)
+    del pod.shards[0]
+    barrier.open()
+    assert (asked.code, pod.early) == (ErrorCode.NOT_COORDINATOR, [])
 
 
 def test_old_epoch_is_told_so_in_the_words_of_a_group_coordinator(pod: Pod) -> None:

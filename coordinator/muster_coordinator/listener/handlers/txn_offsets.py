@@ -73,18 +73,21 @@ class TxnOffsetHandlers:
         self._connections = connections
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, answer: Answer) -> None:
-        """Without transaction partitions the cluster has no coordinator to ask: one elsewhere writes the markers."""
+        """Without transaction partitions the cluster has no coordinator to ask: one elsewhere writes the markers. A
+        commit for a partition that no shard leads here is refused, though one may be about to: those that wait for an
+        election run in it at once, without the questions of this handler."""
         place = self._view.partition_of_group(request.group_id)
-        if self._barrier is not None and place is not None and self._view.own_index(place[1]) in self._shards:
-            self._barrier.after_markers(place[1], partial(self._groups.route, request, answer), answer.refuse)
-            return
-        if place is None or not request.group_id or not self._view.transaction_partitions:
+        asks_nobody = self._barrier is None and not self._view.transaction_partitions
+        if place is None or not request.group_id or asks_nobody:
             self._groups.route(request, answer)
             return
         number = self._view.own_index(place[1])
         shard = self._shards.get(number)
         if shard is None:
             answer.refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        if self._barrier is not None:
+            self._barrier.after_markers(place[1], partial(self._go_on, number, request, answer), answer.refuse)
             return
         question = AddPartitionsRequest(
             request.transactional_id,
@@ -96,6 +99,13 @@ class TxnOffsetHandlers:
         )
         commit = replace(request, asked_at=shard.writer.end_offset)
         self._ask(question, _Asked(self, number, shard, commit, answer))
+
+    def _go_on(self, number: int, commit: TxnOffsetCommitRequest, answer: Answer) -> None:
+        shard = self._shards.get(number)
+        if shard is None:
+            answer.refuse(ErrorCode.NOT_COORDINATOR)
+        else:
+            shard.submit(commit, answer)
 
     def _ask(self, question: AddPartitionsRequest, asked: _Asked) -> None:
         partition = self._view.partition_of_transactional_id(question.transactional_id)
