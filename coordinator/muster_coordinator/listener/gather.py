@@ -61,6 +61,7 @@ class Gather:
         self._responses[index] = response
         self._missing -= 1
         if self._missing == 0:
+            self._ask = None  # it names this object: a cycle, which nobody may ever find
             self._combine(self._responses)
         elif self._asked < len(self._responses) and self._ask is not None and not self._is_asking:
             self._ask_more()

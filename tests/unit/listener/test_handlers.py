@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -32,6 +34,9 @@ class Asked:
 
     def answer(self, response: Any) -> None:
         self.got.append(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.got.append(code)
 
 
 class Refusals:
@@ -266,7 +271,6 @@ async def test_large_offset_delete_is_asked_for_in_parts() -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        w.FindCoordinatorRequest(w.KEY_TYPE_GROUP, tuple(f"group-{number}" for number in range(3 * SLICE_ENTRIES))),
         s.DescribeUserScramCredentialsRequest(tuple(f"user-{number}" for number in range(3 * SLICE_ENTRIES))),
         s.AlterUserScramCredentialsRequest(tuple(f"user-{number}" for number in range(3 * SLICE_ENTRIES))),
         s.DeleteAclsRequest((s.AclFilter(2, "t", 3, None, None, 1, 1),) * 3 * SLICE_ENTRIES),
@@ -305,3 +309,34 @@ async def test_fetch_before_the_first_image_is_refused_when_none_comes(monkeypat
     assert asked.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     view.update(image())
     assert len(asked.got) == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        s.AlterUserScramCredentialsRequest(tuple(f"user-{number}" for number in range(3 * SLICE_ENTRIES))),
+        w.DescribeGroupsRequest(tuple(m.DescribeGroupRequest(f"group-{number}", 5) for number in range(100))),
+        m.OffsetDeleteRequest("g", tuple((f"topic-{number}", (0,)) for number in range(3 * SLICE_ENTRIES))),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_what_an_answer_was_made_of_is_freed_with_it(request_: Any) -> None:
+    """Without the collector of cycles: a pod freezes those that live long (`tuning.interpreter`), and frees them
+    never."""
+    view = ClusterView()
+    view.update(image())
+    handlers, asked = handler_table(view, {}, refuse_early, NO_PODS), Asked(4)
+    gone = weakref.ref(asked)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        handlers[type(request_)](request_, asked)  # type: ignore[arg-type]
+        async with asyncio.timeout(30):
+            while not asked.got:
+                await asyncio.sleep(0)
+        del asked
+        await asyncio.sleep(0)
+        assert gone() is None
+    finally:
+        if collects:
+            gc.enable()

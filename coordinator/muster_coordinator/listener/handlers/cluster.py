@@ -112,10 +112,8 @@ class ClusterHandlers:
         exchange.answer(w.OtherProtocolResponse(ErrorCode.UNSUPPORTED_VERSION, _NO_SUCH_GROUPS))
 
     def find_coordinator(self, request: w.FindCoordinatorRequest, exchange: ClientAnswer) -> None:
-        make_each(
-            request.keys,
-            lambda key: self._coordinator(request.key_type, key),
-            lambda found: exchange.answer(w.FindCoordinatorResponse(found)),
+        exchange.answer(
+            w.FindCoordinatorResponse(tuple(self._coordinator(request.key_type, key) for key in request.keys))
         )
 
     def _coordinator(self, key_type: int, key: str) -> w.Coordinator:
