@@ -50,6 +50,9 @@ def run(groups: int, commits: int, directory: Path) -> None:
     print(f"{'verify':12} {timed('backup', 'verify', '--store', str(store))[0]:6.1f} s")
     seconds, _ = timed("restore", "--store", str(store), "--data-dir", str(directory / "new"))
     print(f"{'restore':12} {seconds:6.1f} s")
+    other = ("--data-dir", str(directory / "resharded"), "--partitions", str(PARTITIONS + 1))
+    seconds, _ = timed("restore", "--store", str(store), *other)
+    print(f"{'re-sharded':12} {seconds:6.1f} s")
 
 
 if __name__ == "__main__":
