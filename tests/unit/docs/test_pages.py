@@ -34,6 +34,11 @@ def test_lists_of_a_page_stand_after_an_empty_line_or_a_heading(page: Path) -> N
     assert re.findall(r"^(?!#|[-*] |\d+\. |\s).+\n(?:[-*]|1\.) .*", text, re.M) == []
 
 
+def test_each_decision_has_a_number_of_its_own() -> None:
+    numbers = [page.name[:4] for page in PAGES if page.parent.name == "adr"]
+    assert sorted(set(numbers)) == numbers
+
+
 PACKAGES = render_folders.PACKAGES
 
 
