@@ -29,13 +29,13 @@ from tests.support.offsets_ledger import now_ms
 COUNT = int(os.environ.get("MOVE_GROUPS", "5"))
 BROKERS = int(os.environ.get("MOVE_BROKERS", "1"))
 MEMBERS = 4
-"""Of each group; each has one partition."""
+"""The number of members in each group. Each has one partition."""
 TOPIC, LOGS = "crowd", 5
 PERIOD_MS, SESSION_MS, RECORD_EVERY_MS = 400, 30_000, 100
 RATE = COUNT * MEMBERS * 1000 / PERIOD_MS
 """Commits a second, if members commit as often as they are to."""
 LEASE = "muster.upstream.lease.ms=3000"
-"""As it is by default."""
+"""The default."""
 SEEN_MS = 50
 """The end of a move is seen so much later, at most."""
 JOINED_S, READ_S = 300, 120

@@ -25,7 +25,7 @@ def code_of(topic: str, partition: int) -> int:
 
 
 def deleted(request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """As the group answers one operation."""
+    """The answer of the group to one operation."""
     codes = [(topic, tuple([(each, code_of(topic, each)) for each in parts])) for topic, parts in request.topics]
     return OffsetDeleteResponse(0, unknown_first(codes))
 
