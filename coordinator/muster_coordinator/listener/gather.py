@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
@@ -82,18 +83,35 @@ class _Part:
         self._gather.complete(self._index, refusal(self._request, code))
 
 
+class _Distinct:
+    """No closures: compiled, those of one function name each other, and such a cycle may stay for ever."""
+
+    __slots__ = ("_ask", "_combine", "_requests", "once")
+
+    def __init__(
+        self, requests: Sequence[Any], ask: Callable[[Any, Answer], None], combine: Callable[[tuple[Any, ...]], None]
+    ) -> None:
+        self.once = requests if len(requests) == 1 else tuple(dict.fromkeys(requests))
+        self._requests = requests
+        self._ask = ask
+        self._combine = combine
+
+    def ask(self, gather: Gather, index: int) -> None:
+        request = self.once[index]
+        self._ask(request, gather.part(index, request))
+
+    def combine(self, parts: Sequence[Any]) -> None:
+        if len(self.once) == len(self._requests):
+            self._combine(tuple(parts))
+            return
+        found = dict(zip(self.once, parts, strict=True))
+        self._combine(tuple([found[each] for each in self._requests]))
+
+
 def ask_distinct(
     requests: Sequence[Any], ask: Callable[[Any, Answer], None], combine: Callable[[tuple[Any, ...]], None]
 ) -> None:
     """Ask for each of the requests, once however often it is there. `combine` gets a response to each, in order."""
-    once = requests if len(requests) == 1 else tuple(dict.fromkeys(requests))
-
-    def combined(parts: Sequence[Any]) -> None:
-        if len(once) == len(requests):
-            combine(tuple(parts))
-            return
-        found = dict(zip(once, parts, strict=True))
-        combine(tuple([found[each] for each in requests]))
-
-    gather = Gather(len(once), combined)
-    gather.spread(lambda index: ask(once[index], gather.part(index, once[index])))
+    distinct = _Distinct(requests, ask, combine)
+    gather = Gather(len(distinct.once), distinct.combine)
+    gather.spread(partial(distinct.ask, gather))

@@ -18,6 +18,7 @@ from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import security as s
 from muster_coordinator.requests.slices import SLICE_ENTRIES
@@ -316,6 +317,8 @@ async def test_fetch_before_the_first_image_is_refused_when_none_comes(monkeypat
     [
         s.AlterUserScramCredentialsRequest(tuple(f"user-{number}" for number in range(3 * SLICE_ENTRIES))),
         w.DescribeGroupsRequest(tuple(m.DescribeGroupRequest(f"group-{number}", 5) for number in range(100))),
+        c.ConsumerGroupDescribeRequest(tuple(c.DescribeConsumerGroupRequest(f"group-{at}") for at in range(100))),
+        w.DeleteGroupsRequest(tuple(f"group-{number}" for number in range(100))),
         m.OffsetDeleteRequest("g", tuple((f"topic-{number}", (0,)) for number in range(3 * SLICE_ENTRIES))),
     ],
     ids=lambda each: type(each).__name__,
