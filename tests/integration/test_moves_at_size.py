@@ -79,7 +79,8 @@ async def test_groups_of_five_clients_move_under_load_and_go_back(tmp_path: Path
         print(judged, "commits judged")
         assert wrong == {}
         assert judged > sum(len(each.commits) for each in members) / 2
-        assert rate > 0.8 * RATE, "the load was not there"
+        if BROKERS > 1:  # `make prove-moves`; other tests share the processors of this one
+            assert rate > 0.8 * RATE, "the load was not there"
 
 
 def _crowd(client: str, everyone: Sequence[Group], it: Site) -> Crowd:
